@@ -1,0 +1,401 @@
+"""Binding a model to data.
+
+`split` sorts the entries of `data` into arguments of the model and observed values, and checks them. `bind` adds what
+samplers need: the latent variables, the map between their natural values and free space, and the log density there as a
+pure function of a position and of the data, so that new data of equal shape needs no new trace.
+"""
+
+import dataclasses
+import functools
+import inspect
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ppl.errors import DataError, ModelError, listed, suggest
+from ppl.tracing.handle import model_name
+from ppl.tracing.programs import Context, as_key, discrete_latent, run, total
+
+STRUCTURE = (bool, int, str, bytes, type(None), type, np.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """`data`, sorted: arguments of the model, observed values (nan filled), masks of missing entries, labels."""
+
+    model: Any
+    arguments: dict
+    observed: dict
+    missing: dict
+    labels: dict  # name -> tuple of (dimension name, labels)
+    nans: dict  # observed name -> how many nan
+
+    def check_names(self, sites):
+        """Refuse observed names that are no random variables, and nan where the density would see it."""
+        for name in self.observed:
+            if name in sites:
+                continue
+            arguments = list(signature(self.model))
+            known = [*arguments, *sites]
+            close = suggest(name, known)
+            raise ModelError(
+                f"data has {name!r}, which is neither an argument of `{model_name(self.model)}`"
+                f"{f' ({listed(arguments)})' if arguments else ''} nor one of its random variables ({listed(sites)})."
+                f"{close or ' Is its `yield` missing?'}"
+            )
+        for name, count in self.nans.items():
+            raise DataError(
+                f"data[{name!r}] holds {count} nan of {np.size(self.observed[name])} values: say which entries are missing with "
+                f"np.ma.masked_invalid(...), which makes them latent, or leave them out with ppl.mask(model, {name}=...)"
+            )
+
+
+def signature(model):
+    """Return the parameters of a model by name."""
+    return {
+        n: p
+        for n, p in inspect.signature(model).parameters.items()
+        if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.POSITIONAL_ONLY)
+    }
+
+
+def split(model, data):
+    """Sort the entries of `data`; see `Parts`."""
+    if data is None:
+        data = {}
+    if not hasattr(data, "items"):
+        raise DataError(f"data is one mapping from names to arrays, not {type(data).__name__}: data={{'x': x, 'y': y}}")
+    parameters = signature(model)
+    arguments, observed, missing, labels, nans = {}, {}, {}, {}, {}
+    for name, value in data.items():
+        if not isinstance(name, str):
+            raise DataError(f"data has the key {name!r}: keys are names of arguments or random variables")
+        if isinstance(value, np.ma.MaskedArray) and name not in parameters:
+            gone = np.ma.getmaskarray(value)
+            if gone.any():
+                missing[name] = gone
+            value = np.where(gone, np.zeros((), value.dtype), value.data)
+        value, labels[name] = unlabelled(value)
+        if name in parameters:
+            arguments[name] = jax.tree.map(functools.partial(_argument, name), value, is_leaf=_is_leaf)
+        else:
+            observed[name] = _array(name, value)
+            known = observed[name]
+            if isinstance(known, np.ndarray) and known.dtype.kind == "f" and np.isnan(known).any():
+                nans[name] = int(np.isnan(known).sum())
+    for name, parameter in parameters.items():
+        if name not in arguments and parameter.default is inspect.Parameter.empty:
+            raise ModelError(
+                f"`{model_name(model)}` has the argument {name!r}, which data does not have ({listed(data) or 'no entries'})."
+                f"{suggest(name, [d for d in data if d not in parameters])}"
+            )
+    labels = {n: v for n, v in labels.items() if v}
+    return Parts(model, arguments, observed, missing, labels, nans)
+
+
+def unlabelled(value):
+    """Return a pandas, polars or xarray object as an array and its labels: ((dimension, labels), ...)."""
+    if hasattr(value, "dims") and hasattr(value, "coords") and hasattr(value, "values"):  # xarray
+        dims = [(d, list(np.asarray(value.coords[d].values)) if d in value.coords else None) for d in value.dims]
+        return value.values, tuple(dims)
+    if hasattr(value, "to_numpy") and hasattr(value, "index") and not isinstance(value, jax.Array):  # pandas
+        array = value.to_numpy()
+        dims = [(value.index.name, list(value.index))] if value.index.name else [(None, None)]
+        if hasattr(value, "columns"):
+            dims.append((value.columns.name or None, list(value.columns)))
+        return array, tuple(dims) if any(d for d, _ in dims) else ()
+    if hasattr(value, "to_numpy") and not isinstance(value, jax.Array | np.ndarray):  # polars
+        return value.to_numpy(), ()
+    return value, ()
+
+
+def _is_leaf(x):
+    """Treat lists and tuples of numbers as arrays, except tuples of ints, which are structure."""
+    if isinstance(x, list):
+        return not any(isinstance(i, dict) for i in x)
+    return x is None or (isinstance(x, tuple) and all(isinstance(i, int | str) for i in x))
+
+
+def _argument(name, value):
+    """Return an entry of an argument: an array (an input of the compiled program), or structure."""
+    if isinstance(value, STRUCTURE) or callable(value):
+        return value
+    if isinstance(value, np.integer | np.bool_):
+        return value.item()
+    if isinstance(value, tuple):
+        return value
+    return _array(name, value)
+
+
+def _array(name, value):
+    """Return an entry of data as an array that jax can hold, or refuse."""
+    if isinstance(value, jax.Array):
+        if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+            return value
+        if not jnp.issubdtype(value.dtype, jnp.complexfloating):
+            return value
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError) as e:
+        raise DataError(f"data[{name!r}] cannot be an array: {e}") from None
+    if array.dtype == object:
+        try:
+            array = array.astype(float)  # None and missing values of tables become nan
+        except (ValueError, TypeError):
+            raise DataError(
+                f"data[{name!r}] holds {_first_odd(array)}, not numbers: give an array of floats, ints or bools"
+            ) from None
+    if array.dtype.kind not in "biuf":
+        raise DataError(
+            f"data[{name!r}] has dtype {array.dtype}, not numbers: give an array of floats, ints or bools"
+            + (" (codes of categories, for example)" if array.dtype.kind in "US" else "")
+        )
+    target = jax.dtypes.canonicalize_dtype(array.dtype)
+    if array.dtype.kind in "iu" and array.size and array.dtype != target:
+        limit = np.iinfo(target)
+        if array.max() > limit.max or array.min() < limit.min:
+            worst = array.max() if array.max() > limit.max else array.min()
+            raise DataError(
+                f"data[{name!r}] holds {worst}, which {target} cannot hold: give floats, or turn on jax_enable_x64"
+            )
+    if array.dtype.kind == "f" and array.dtype != target and np.isfinite(array).any():
+        worst = np.abs(array[np.isfinite(array)]).max()
+        if worst > np.finfo(target).max:
+            raise DataError(f"data[{name!r}] holds {worst:.3g}, which {target} cannot hold: rescale it, or turn on jax_enable_x64")
+    return np.ascontiguousarray(array).astype(target).reshape(array.shape)
+
+
+def _first_odd(array):
+    for x in array.ravel():
+        if not isinstance(x, int | float | np.number | type(None)):
+            return repr(x)
+    return "objects"
+
+
+@dataclasses.dataclass(frozen=True)
+class Latent:
+    """A latent variable as samplers see it: shape and dtype of its value, and of its free value."""
+
+    shape: tuple
+    dtype: Any
+    free_shape: tuple
+    missing: int = 0  # how many entries of an observed variable are latent; 0 for a variable that is latent as a whole
+
+
+class Structure:
+    """All of a bound model that does not depend on the numbers in its data. Compiled programs are kept on it."""
+
+    def __init__(self, model, static, shapes, observed, missing):
+        self.model, self.static, self.observed_names = model, static, observed
+        self.missing = missing  # name -> indices of missing entries, concrete
+        self.compiled = {}
+        float_dtype = jnp.result_type(float)
+
+        def draw(key, arrays):
+            self.returned, sites = run(model, *self._given(arrays, key=key))
+            self.sites = sites
+            return {n: s.value for n, s in sites.items()}
+
+        values = jax.eval_shape(draw, jax.eval_shape(lambda: jax.random.key(0)), shapes)
+        self.latents, self.derived = {}, {}
+        for name, site in self.sites.items():
+            shape, dtype = values[name].shape, values[name].dtype
+            if name in missing:
+                count = len(missing[name][0])
+                self.latents[name] = Latent((count,), dtype, (count,), count)
+            elif site.role == "latent" and site.support.discrete:
+                self.latents[name] = Latent(shape, dtype, None)
+            elif site.role == "latent":
+                loops = shape[: len(shape) - len(site.shape)]
+                self.latents[name] = Latent(shape, float_dtype, loops + tuple(site.support.free_shape(site.shape)))
+            elif site.role == "derived":
+                self.derived[name] = Latent(shape, dtype, None)
+        self.families = {n: s.family for n, s in self.sites.items()}
+        self.observed = tuple(n for n, s in self.sites.items() if s.role == "observed")
+        del self.sites, self.returned
+
+    def _given(self, arrays, **ctx):
+        """Return the model's arguments and a Context for these data arrays."""
+        arguments, observed = join(self.static, arrays)
+        missing = {}
+        for name, index in self.missing.items():
+            gone = np.zeros(jnp.shape(observed[name]), bool)
+            gone[index] = True
+            missing[name] = gone
+            for field in ("free", "values"):
+                if name in ctx.get(field, {}):
+                    given = jnp.asarray(ctx[field][name])
+                    whole = jnp.zeros(gone.shape, given.dtype).at[index].set(given)
+                    ctx[field] = {**ctx[field], name: whole}
+        return arguments, Context(data=observed, missing=missing, **ctx)
+
+    def run(self, arrays, **ctx):
+        """Run the model: `(returned, sites)`. Keywords are those of `Context`."""
+        return run(self.model, *self._given(arrays, **ctx))
+
+    def refuse_discrete(self):
+        """Raise if a latent variable is discrete: gradient-based samplers cannot move it."""
+        for name, latent in self.latents.items():
+            if latent.free_shape is None:
+                raise ModelError(discrete_latent(name, self.families[name]))
+
+    def log_density(self, position, arrays):
+        """Return the log density of the free values `position`, with the volume terms of their maps."""
+        _, sites = self.run(arrays, free=position)
+        return total(sites, volume=True)
+
+    def record(self, position, arrays, keep=None):
+        """Return the natural values of latent and derived variables (or of those in `keep`) at a free position."""
+        _, sites = self.run(arrays, free=position, density=False)
+        return {n: self.part(n, sites[n].value) for n in self.recorded if keep is None or n in keep}
+
+    @property
+    def recorded(self):
+        """The names that a posterior holds, in program order: latent and derived variables."""
+        return tuple(n for n in self.families if n in self.latents or n in self.derived)
+
+    def part(self, name, value):
+        """Return the latent part of a value: all of it, or its missing entries."""
+        return value[self.missing[name]] if name in self.missing else value
+
+    def free(self, values, position, arrays):
+        """Return free values: those of `values` (natural scale), and `position` for the rest; and where values fit."""
+        rest = {n: p for n, p in position.items() if n not in values}
+        _, sites = self.run(arrays, values=values, free=rest, density=True)
+        free = {n: position[n] if n in rest else self.part(n, sites[n].support.free(sites[n].value)) for n in position}
+        inside = {n: jnp.all(self.part(n, sites[n].support.contains(sites[n].value))) for n in values}
+        return free, inside
+
+
+def join(static, arrays):
+    """Put structure and arrays together again: `(arguments, observed)`."""
+    arguments = {}
+    for name, (structure, leaves) in static:
+        filled = [arrays[key] if is_array else leaf for is_array, key, leaf in leaves]
+        arguments[name] = jax.tree.unflatten(structure, filled)
+    observed = {name: arrays[f"={name}"] for name in (k[1:] for k in arrays if k.startswith("="))}
+    return arguments, observed
+
+
+def apart(parts):
+    """Take arguments apart into `(static, arrays)`: structure that can be hashed, and a flat dict of arrays."""
+    static, arrays = [], {f"={name}": value for name, value in parts.observed.items()}
+    for name, argument in parts.arguments.items():
+        leaves, structure = jax.tree.flatten(argument, is_leaf=_is_leaf)
+        described = []
+        for i, leaf in enumerate(leaves):
+            is_array = isinstance(leaf, np.ndarray | jax.Array)
+            if is_array:
+                arrays[f"{name}:{i}"] = leaf
+            described.append((is_array, f"{name}:{i}", None if is_array else leaf))
+        static.append((name, (structure, tuple(described))))
+    return tuple(static), arrays
+
+
+_structures = {}  # the last few bound models, most recent last
+
+
+def bind(model, data=None):
+    """Bind a model to data. Returns a `Bound`.
+
+    The structure (names, shapes, compiled programs) is found again when the same model is bound to data of equal shapes,
+    dtypes and Python values: it is not traced again.
+    """
+    parts = split(model, data)
+    static, arrays = apart(parts)
+    missing = {name: tuple(np.nonzero(gone)) for name, gone in parts.missing.items()}
+    shapes = {n: jax.ShapeDtypeStruct(a.shape, a.dtype) for n, a in arrays.items()}
+    key = (
+        model,
+        static,
+        tuple((n, s.shape, s.dtype) for n, s in shapes.items()),
+        tuple((n, *(i.tobytes() for i in index)) for n, index in missing.items()),
+        bool(jax.config.read("jax_enable_x64")),
+    )
+    try:
+        structure = _structures.pop(key, None)
+        hashable = True
+    except TypeError:
+        structure, hashable = None, False
+    if structure is None:
+        structure = Structure(model, static, shapes, tuple(parts.observed), missing)
+    if hashable:
+        _structures[key] = structure
+        while len(_structures) > 32:
+            del _structures[next(iter(_structures))]
+    names = dict.fromkeys(structure.families)
+    dataclasses.replace(parts, nans={n: c for n, c in parts.nans.items() if not _masked(structure, arrays, n)}).check_names(names)
+    for name in parts.observed:
+        if name in structure.derived:
+            raise ModelError(f"data has {name!r}, which is derived from other variables: observe those, or leave it out")
+    return Bound(structure, arrays, parts)
+
+
+def _masked(structure, arrays, name):
+    """Tell whether each nan of an observed variable has weight 0, by running the model once and looking."""
+    seen = {}
+
+    def watch(rv, value, log_prob):
+        if rv.name == name:
+            seen["weight"] = np.broadcast_to(np.asarray(rv.weight), rv.batch_shape)
+            seen["nan"] = np.isnan(np.asarray(value)).reshape(*rv.batch_shape, -1).any(-1)
+
+    try:
+        structure.run(arrays, key=as_key(0), density=False, watch=watch)
+    except jax.errors.TracerArrayConversionError:  # inside a loop
+        return True
+    return bool(seen) and not np.any(seen["weight"][seen["nan"]])
+
+
+@dataclasses.dataclass(frozen=True)
+class Bound:
+    """A model with its data: the log density of its latent variables on free space, and the maps to and from it."""
+
+    structure: Structure
+    arrays: dict
+    parts: Parts
+
+    @property
+    def latents(self):
+        """`{name: Latent}`: shapes and dtypes, in program order."""
+        return self.structure.latents
+
+    def __call__(self, position):
+        """Return the log density at `position`, a dict of free values; the volume terms are included."""
+        return self.structure.log_density(position, self.arrays)
+
+    def initial(self, key=0, radius=2.0):
+        """Return a position with entries uniform in (-radius, radius)."""
+        self.structure.refuse_discrete()
+        keys = jax.random.split(as_key(key), len(self.latents))
+        return {
+            n: jax.random.uniform(k, latent.free_shape, latent.dtype, -radius, radius)
+            for k, (n, latent) in zip(keys, self.latents.items(), strict=True)
+        }
+
+    def constrain(self, position):
+        """Return the natural values of all latent and derived variables at a free position."""
+        return self.structure.record(position, self.arrays)
+
+    def free(self, values):
+        """Return the free position of natural values of all latent variables."""
+        zeros = {n: jnp.zeros(latent.free_shape, latent.dtype) for n, latent in self.latents.items()}
+        return self.structure.free({n: jnp.asarray(v) for n, v in values.items()}, zeros, self.arrays)[0]
+
+
+def log_density(model, data=None):
+    """Return the log density of a model on free space: a pure function of a dict of free values.
+
+        density = ppl.log_density(model, data)
+        position = density.initial(key=0)
+        value, gradient = jax.value_and_grad(density)(position)
+        density.constrain(position)                 # natural values, derived ones included
+
+    It includes the log volume terms of the maps from free space, so it is what samplers and optimizers need. It can be
+    given to any of them.
+    """
+    bound = bind(model, data)
+    bound.structure.refuse_discrete()
+    return bound

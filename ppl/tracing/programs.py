@@ -1,0 +1,393 @@
+"""What may be done with a model: draw from it, trace it, evaluate its joint density.
+
+    sample(model, key, data)                 one draw of everything
+    trace(model, data)                       a table of its variables
+    log_joint(model, values, data)           the sum of the log densities at given values
+    log_density(model, data)                 that sum as a pure function on unconstrained space (see `bind`)
+
+All rest on `run_block`, the interpreter at the end of every chain of handlers. What it knows is a `Context`, a plain value.
+"""
+
+import dataclasses
+import inspect
+import zlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ppl.errors import ModelError, StartError, listed, suggest
+from ppl.random_variable import RandomVariable, as_value, concrete, weighted_log_prob
+from ppl.sharding import place
+from ppl.tracing.handle import Program, checked, model_name
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """What the interpreter knows while it runs a block.
+
+    `data`, `values`, `free`, `missing` and `present` map full names to arrays; inside a loop they hold the current slices.
+    """
+
+    data: dict = dataclasses.field(default_factory=dict)  # observed values
+    values: dict = dataclasses.field(default_factory=dict)  # latent values, natural scale
+    free: dict = dataclasses.field(default_factory=dict)  # latent values, unconstrained
+    missing: dict = dataclasses.field(default_factory=dict)  # True where an observed entry is missing, and latent
+    present: dict = dataclasses.field(default_factory=dict)  # inside loops: whether this step's given value exists
+    key: Any = None  # for what is not given; None: everything must be given
+    density: bool = True  # whether log densities are wanted
+    watch: Any = None  # called with each variable, its value and its log density
+
+    GIVEN = ("data", "values", "free", "missing", "present")
+
+    def under(self, prefix):
+        """Return the given arrays whose names start with `prefix`, by field."""
+        return {f: {n: v for n, v in getattr(self, f).items() if n.startswith(prefix)} for f in self.GIVEN}
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """What one variable contributed to a run: a pytree, stacked over the steps of the loops around it."""
+
+    value: Any
+    log_prob: Any  # of the batch shape; None for derived variables, or when no density was asked for
+    log_volume: Any  # of the map from free space, summed; 0 where nothing was mapped
+    free: Any  # the free value, where one was given
+    role: str
+    family: str
+    shape: tuple  # of one step
+    support: Any
+    names: tuple = ()  # its parameters' names
+
+
+jax.tree_util.register_dataclass(
+    Site, data_fields=["value", "log_prob", "log_volume", "free"], meta_fields=["role", "family", "shape", "support", "names"]
+)
+
+
+def draw_key(key, rv):
+    """Return the key of one variable: a function of its name and its place in the loops around it, of nothing else."""
+    key = jax.random.fold_in(as_key(key), zlib.crc32(rv.name.encode()))
+    for index, _ in rv.loops:
+        key = jax.random.fold_in(key, index)
+    return key
+
+
+def as_key(seed):
+    """Return a typed jax key for an int, a typed key or a raw uint32 key."""
+    if isinstance(seed, int | np.integer) and not isinstance(seed, bool):
+        return jax.random.key(int(seed) % 2**63) if seed >= 0 else jax.random.key(int(seed))
+    if isinstance(seed, jax.Array | np.ndarray):
+        if jnp.issubdtype(seed.dtype, jax.dtypes.prng_key):
+            return seed
+        if seed.dtype == np.uint32 and seed.shape == (2,):
+            return jax.random.wrap_key_data(jnp.asarray(seed))
+    raise TypeError(f"a seed is an int or a jax key (jax.random.key(0) or PRNGKey(0)), not {seed!r}")
+
+
+def run_block(program, ctx):
+    """Run a generator to its end. Returns `(what it returned, {full name: Site})`, sites in program order."""
+    sites, value, error = {}, None, None
+    while True:
+        try:
+            request = program.send(value) if error is None else program.throw(error)
+        except StopIteration as stop:
+            return stop.value, sites
+        except jax.errors.ConcretizationTypeError as e:
+            if not getattr(e, "__notes__", None):
+                e.add_note("ppl: values are unknown when the model is compiled: use jnp.where, or a Python bool in `data`.")
+            raise
+        except TypeError as e:
+            if "'generator'" in str(e) and not getattr(e, "__notes__", None):
+                e.add_note("ppl: a model was called and not run: write `yield from` before the call.")
+            raise
+        try:
+            request = checked(request, program)
+            if isinstance(request, Program):
+                value, more = request.run(ctx)
+            else:
+                site = answer(request, ctx)
+                value, more = site.value, {request.name: site}
+            for name in more:
+                if name in sites:
+                    raise ModelError(
+                        f"two random variables are called {name!r}: give one another name, or run each part under "
+                        "`yield from ppl.scope(name, part(...))`"
+                    )
+            sites.update(more)
+            error = None
+        except ModelError as e:
+            error = e if isinstance(request, Program) else e.with_traceback(None)
+
+
+def answer(rv, ctx):
+    """Give one variable its value: observed, given, or drawn. Returns its `Site`."""
+    name, free, log_volume = rv.name, None, 0.0
+    role = rv.role
+    if rv.value is not None:
+        if name in ctx.data:
+            raise ModelError(
+                f"{rv._label()} is {role} inside the model, and `data` has {name!r} too: remove it from one of them"
+            )
+        value = rv.value
+    elif name in ctx.missing:
+        role, observed = "observed", as_value(rv, ctx.data[name])
+        value, free, log_volume = _impute(rv, ctx, observed)
+    elif name in ctx.data:
+        role, value = "observed", as_value(rv, ctx.data[name])
+    else:
+        value, free, log_volume = _latent(rv, ctx)
+    if name in ctx.present:
+        value = jnp.where(ctx.present[name], value, rv.sample(draw_key(ctx.key, rv)))
+    value = place(value, _step_sharding(rv), rv._label())
+    log_prob = None
+    if ctx.density and role != "derived":
+        log_prob = weighted_log_prob(rv, value)
+    if ctx.watch is not None:
+        ctx.watch(rv, value, log_prob)
+    return Site(value, log_prob, log_volume, free, role, type(rv).__name__, rv.shape, rv.support, tuple(rv.parameters))
+
+
+def _step_sharding(rv):
+    """Return the sharding of one step's value: a spec names the axes of the whole value, the loops' axes first."""
+    if rv.sharding is None or not rv.loops:
+        return rv.sharding
+    spec = getattr(rv.sharding, "spec", rv.sharding)
+    outer, inner = tuple(spec)[: len(rv.loops)], tuple(spec)[len(rv.loops) :]
+    if any(axis is not None for axis in outer):
+        raise ModelError(f"{rv._label()}: the axis of a loop cannot be sharded, but its sharding is {spec}")
+    spec = jax.sharding.PartitionSpec(*inner)
+    mesh = getattr(rv.sharding, "mesh", None)
+    return spec if mesh is None else jax.sharding.NamedSharding(mesh, spec)
+
+
+def _latent(rv, ctx):
+    """Return `(value, free value or None, log volume)` of a latent variable."""
+    name = rv.name
+    if name in ctx.free:
+        if rv.support.discrete:
+            raise ModelError(discrete_latent(rv.name, type(rv).__name__))
+        free = jnp.asarray(ctx.free[name])
+        value, log_volume = rv.support.constrain(free)
+        return as_value(rv, value), free, jnp.sum(log_volume)
+    if name in ctx.values:
+        value = as_value(rv, ctx.values[name])
+        if ctx.density and not rv.support.discrete:  # the volume term at this value, for those who want it
+            free = rv.support.free(value)
+            return value, free, jnp.sum(rv.support.constrain(free)[1])
+        return value, None, 0.0
+    if ctx.key is not None:
+        return as_value(rv, rv.sample(draw_key(ctx.key, rv))), None, 0.0
+    known = listed([*ctx.values, *ctx.free])
+    raise ModelError(f"{rv._label()} is latent and was given no value (given: {known or 'none'}).{suggest(name, ctx.values)}")
+
+
+def _impute(rv, ctx, observed):
+    """Return a value whose missing entries are latent, its free value and log volume."""
+    name, gone = rv.name, ctx.missing[rv.name]
+    if rv.support.discrete or rv.support.event_ndim or rv.support.free_shape(rv.shape) != rv.shape or rv.event_ndim:
+        raise ModelError(
+            f"{rv._label()} has missing entries, which only continuous variables with independent entries may have. "
+            f"Leave them out with ppl.mask(model, {name}=...)"
+        )
+    if name in ctx.free:
+        free = jnp.asarray(ctx.free[name])
+        value, log_volume = rv.support.constrain(free)
+        return jnp.where(gone, value, observed), free, jnp.sum(jnp.where(gone, log_volume, 0.0))
+    if name in ctx.values:
+        return jnp.where(gone, as_value(rv, ctx.values[name]), observed), None, 0.0
+    if ctx.key is None:
+        raise ModelError(f"{rv._label()} has missing entries, which were given no values")
+    return jnp.where(gone, rv.sample(draw_key(ctx.key, rv)), observed), None, 0.0
+
+
+def discrete_latent(name, family):
+    """Word the refusal of a discrete latent variable."""
+    return (
+        f"{name!r} ({family}) is discrete and latent: a gradient cannot move it. Sum it out (Mixture, or a log density "
+        f"in a Factor), observe it in `data`, or fix it with ppl.do(model, {name}=...)"
+    )
+
+
+def run(model, arguments, ctx):
+    """Run `model(**arguments)` as the outermost block."""
+    program = model(**arguments)
+    if not hasattr(program, "send"):
+        what = "returned a random variable" if isinstance(program, RandomVariable) else "has no `yield`"
+        raise ModelError(
+            f"the model {model_name(model)!r} {what}: a model is a generator function; write `x = yield Normal(...)`, "
+            "or `return (yield ...)`"
+        )
+    returned, sites = run_block(program, ctx)
+    if isinstance(returned, RandomVariable):
+        code = getattr(inspect.unwrap(model), "__code__", None)
+        where = f" (line {code.co_firstlineno} of {code.co_filename})" if code else ""
+        raise ModelError(
+            f"the model {model_name(model)!r}{where} returns the random variable {returned.name!r}: write `return (yield ...)`"
+        )
+    return returned, sites
+
+
+def total(sites, volume):
+    """Return the joint log density: the sum of all log densities, and of the volume terms if asked for."""
+    terms = [jnp.sum(site.log_prob) for site in sites.values() if site.log_prob is not None]
+    if volume:
+        terms += [jnp.sum(s.log_volume) for s in sites.values() if s.free is not None and s.role != "derived"]
+    return sum(terms[1:], terms[0]) if terms else jnp.zeros(())
+
+
+class Trace(dict):
+    """The sites of one run by full name, in program order; prints as a table. `returned` is what the model returned."""
+
+    def __init__(self, sites, returned=None):
+        super().__init__(sites)
+        self.returned = returned
+
+    @property
+    def log_joint(self):
+        """The sum of the log densities."""
+        return total(self, volume=False)
+
+    def table(self):
+        """Return rows of (name, family, shape, role, log density)."""
+        return [
+            (
+                name,
+                site.family,
+                str(tuple(np.shape(site.value))),
+                site.role,
+                "" if site.log_prob is None else f"{float(jnp.sum(site.log_prob)):.4f}",
+            )
+            for name, site in self.items()
+        ]
+
+    def __repr__(self):
+        rows = [("name", "family", "shape", "role", "log density"), *self.table()]
+        rows.append(("", "", "", "total", f"{float(self.log_joint):.4f}"))
+        widths = [max(len(row[i]) for row in rows) for i in range(5)]
+        lines = [
+            "  ".join(cell.rjust(w) if i == 4 else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True)))
+            for row in rows
+        ]
+        return "\n".join(line.rstrip() for line in lines)
+
+    def _repr_html_(self):
+        import html
+
+        cells = "".join(f"<tr>{''.join(f'<td>{html.escape(c)}</td>' for c in row)}</tr>" for row in self.table())
+        head = "".join(f"<th>{h}</th>" for h in ("name", "family", "shape", "role", "log density"))
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{cells}</tbody></table>"
+
+
+def trace(model, data=None, key=0, values=None):
+    """Run a model once and return a `Trace`: names, families, shapes, roles, values and log densities.
+
+    Args:
+      model: a generator function.
+      data: arguments of the model and values of its observed variables, by name.
+      key: an int or a jax key, for what neither `data` nor `values` gives.
+      values: values of latent variables on their natural scale.
+    """
+    from ppl.tracing.bind import split
+
+    parts = split(model, data)
+    values = {name: jnp.asarray(v) for name, v in (values or {}).items()}
+    ctx = Context(data=parts.observed, missing=parts.missing, values=values, key=as_key(key))
+    returned, sites = run(model, parts.arguments, ctx)
+    parts.check_names(sites)
+    _known(values, sites, model)
+    return Trace(sites, returned)
+
+
+def _known(values, sites, model):
+    for name in values:
+        if name not in sites:
+            raise ModelError(
+                f"{name!r} is no random variable of {model_name(model)!r} ({listed(sites)}).{suggest(name, sites)}"
+            )
+
+
+def sample(model, key=0, data=None):
+    """Draw every variable of a model that `data` does not fix: `{name: value}`, deterministic values included."""
+    from ppl.tracing.bind import split
+
+    parts = split(model, data)
+    ctx = Context(data=parts.observed, missing=parts.missing, key=as_key(key), density=False)
+    _, sites = run(model, parts.arguments, ctx)
+    parts.check_names(sites)
+    return {name: site.value for name, site in sites.items()}
+
+
+def log_joint(model, values, data=None, volume=False):
+    """Return the sum of the log densities of all variables at `values` and `data`.
+
+    Args:
+      model: a generator function.
+      values: the values of all latent variables, on their natural scale.
+      data: arguments and observed values, by name.
+      volume: whether to add the log volume terms of the maps from free space; the sum is then the log density of the free
+        values, the one that samplers see.
+    """
+    from ppl.tracing.bind import split
+
+    parts = split(model, data)
+    values = {name: jnp.asarray(v) for name, v in values.items()}
+    _, sites = run(model, parts.arguments, Context(data=parts.observed, missing=parts.missing, values=values))
+    parts.check_names(sites)
+    _known(values, sites, model)
+    return total(sites, volume)
+
+
+def first_problem(model, arguments, ctx):
+    """Run a model uncompiled and say which variable first has a log density that is not finite: a text, or None."""
+    found = []
+
+    def watch(rv, value, log_prob):
+        if log_prob is None or concrete(log_prob) is None:
+            return
+        bad = ~np.isfinite(np.asarray(log_prob))
+        if bad.any() and not found:
+            found.append(_problem(rv, np.asarray(value), np.asarray(log_prob), bad))
+
+    try:
+        _, sites = run(model, arguments, dataclasses.replace(ctx, watch=watch))
+    except ModelError as e:
+        return str(e)
+    except (ArithmeticError, TypeError, StartError) as e:
+        return f"{type(e).__name__}: {e}"
+    for name, site in sites.items():
+        if found or site.log_prob is None:
+            continue
+        bad = ~np.isfinite(np.asarray(site.log_prob))
+        if bad.any():
+            found.append(
+                f"{name!r} ({site.family}), whose log density is {np.asarray(site.log_prob)[bad][0]} "
+                f"at {np.argwhere(bad)[0].tolist()}"
+            )
+    return found[0] if found else None
+
+
+def _problem(rv, value, log_prob, bad):
+    """Describe a variable whose log density is not finite where `bad`."""
+    index = tuple(np.argwhere(bad)[0])
+    where = f" at index {tuple(int(i) for i in index)}" if index else ""
+    text = f"{rv._label()}{where}: log density {log_prob[index]} for the value {value[index] if value.ndim else value}"
+    for name, parameter in rv.parameters.items():
+        domain, known = rv.domain.get(name), concrete(parameter) if rv.domain.get(name) is not None else None
+        if known is None or not known.size:
+            continue
+        if not np.all(domain.contains_numpy(known)):
+            return f"{text}; its {name} has minimum {known.min():.6g} and must be {domain.words}"
+        text += f", {name} {_at(known, index)}"
+    return text + f" (support: {rv.support.words})"
+
+
+def _at(parameter, index):
+    if not parameter.ndim:
+        return f"{parameter:.6g}"
+    try:
+        entry = parameter[tuple(0 if n == 1 else i for i, n in zip(index, parameter.shape, strict=False))]
+    except IndexError:
+        return f"of shape {parameter.shape}"
+    return f"{entry:.6g}" if np.ndim(entry) == 0 else f"of shape {parameter.shape}"
