@@ -32,11 +32,11 @@ FIELDS = ("shape", "name", "value", "role", "weight", "sharding", "loops")
 
 def concrete(x):
     """Return `x` as a numpy array, or None while jax traces it (its numbers are not known then) or it lies on other hosts."""
-    if isinstance(x, jax.Array) and not getattr(x, "is_fully_addressable", True):
-        return None
     try:
+        if isinstance(x, jax.Array) and not x.is_fully_addressable:
+            return None
         return np.asarray(x)
-    except jax.errors.TracerArrayConversionError:
+    except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError):
         return None
 
 
@@ -189,14 +189,19 @@ class RandomVariable:
         return jnp.asarray(parameter)
 
     def _check_domain(self, name, parameter, domain):
+        if parameter.ndim < domain.event_ndim:
+            return  # too few axes: refused with the shapes
         inside = domain.contains_numpy(parameter) if parameter.size else True
         if not np.all(inside):
             outside = parameter[~np.broadcast_to(inside, parameter.shape)] if np.ndim(inside) == parameter.ndim else parameter
+            if domain.event_ndim and np.ndim(inside) == parameter.ndim - domain.event_ndim:
+                first = np.array2string(parameter[~np.asarray(inside)][0], precision=6, separator=", ", threshold=20)
+                raise ModelError(f"{self._label()}: {name} must be {domain.words}, but is {first}")
             worst = np.asarray(outside).ravel()[0]
             raise ModelError(f"{self._label()}: {name} must be {domain.words}, but is {worst:.6g}")
 
-    def _whole_shape(self):
-        """Work out the shape of a value from `shape=` and the parameters, or refuse."""
+    def _batch_shapes(self):
+        """Return the batch shape of each parameter by name; wrappers override it."""
         shapes = {}
         for name, parameter in self.parameters.items():
             if isinstance(parameter, RandomVariable):
@@ -209,10 +214,15 @@ class RandomVariable:
                         f"{self._label()}: {name} needs at least {self.event_dims[name]} axes, but has shape {parameter.shape}"
                     )
                 shapes[name] = parameter.shape[:keep]
+        return shapes
+
+    def _whole_shape(self):
+        """Work out the shape of a value from `shape=` and the parameters, or refuse."""
+        shapes = self._batch_shapes()
         try:
             batch = np.broadcast_shapes(*shapes.values())
         except ValueError:
-            given = ", ".join(f"{n} {getattr(self, n).shape}" for n in shapes)
+            given = ", ".join(f"{n} {getattr(getattr(self, n), 'shape', s)}" for n, s in shapes.items())
             raise ModelError(f"{self._label()}: the parameters do not fit each other: {given}") from None
         event = tuple(self.event_shape)
         if self.shape is None:
@@ -233,7 +243,7 @@ class RandomVariable:
             except ValueError:
                 fits = False
         if not fits:
-            given = ", ".join(f"{n} {getattr(self, n).shape}" for n in shapes)
+            given = ", ".join(f"{n} {getattr(getattr(self, n), 'shape', s)}" for n, s in shapes.items())
             one = f" (one draw has shape {event})" if event else ""
             raise ModelError(f"{self._label()}: the parameters do not fit shape={shape}{one}: {given}")
         return shape
@@ -317,5 +327,7 @@ def random_variable(cls):
 
 
 def _is_dynamic(x):
-    """Tell whether a field is data (arrays, random variables) or structure (numbers, functions, supports)."""
-    return isinstance(x, jax.Array | np.ndarray | RandomVariable | list | tuple | dict)
+    """Tell whether a field is data (arrays and pytrees of them) or structure (numbers, functions, supports)."""
+    if isinstance(x, jax.Array | np.ndarray | RandomVariable | list | tuple | dict):
+        return True
+    return x is not None and not jax.tree_util.treedef_is_leaf(jax.tree_util.tree_structure(x))

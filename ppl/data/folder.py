@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def cache_folder():
-    """Return the folder for `ppl` in the user's cache folder, as a path that need not exist; None without a home folder."""
+    """Return the folder for `ppl` in the user's cache folder, whether or not it exists; None without a home folder."""
     if os.environ.get("XDG_CACHE_HOME"):
         return Path(os.environ["XDG_CACHE_HOME"]) / "ppl"
     if sys.platform == "win32" and os.environ.get("LOCALAPPDATA"):

@@ -1,16 +1,16 @@
 """The compilation cache: a program that was compiled once is loaded from disk in every later process.
 
-JAX has such a cache and leaves it off. It writes an entry straight to its final name and never replaces one, so an entry
-that a kill or a full disk cut short would cost a warning and a compilation at every later run. Here, therefore:
+JAX has such a cache and leaves it off. It writes an entry straight to its final name and never replaces one, so an
+entry that a kill or a full disk cut short would cost a warning and a compilation at every later run. Therefore:
 
     enable()      before the first compilation: find a folder, remove its damaged entries, hand it to JAX
     healing()     around compilations: an entry that breaks while the process runs is removed without a word
 
-An entry is taken for good if its size and time are those of the last look, noted in `entries.json` beside it. Others are
-decompressed once, and their CRC compared with the one noted; a damaged entry is deleted, and JAX makes it again.
+An entry is taken for good if its size and time are those of the last look, noted in `entries.json` beside it. Others
+are decompressed once, or their CRC compared with the one noted; a damaged entry is deleted, and JAX makes it again.
 
-Nothing happens if the user has chosen a cache in JAX's own settings. `PPL_CACHE=off` turns ours off, `PPL_CACHE=/a/folder`
-moves it. Entries are programs that run, so the folder belongs to its user alone.
+Nothing happens if the user has chosen a cache in JAX's own settings. `PPL_CACHE=off` turns ours off, and
+`PPL_CACHE=/a/folder` moves it. Entries are programs that run, so the folder belongs to its user alone.
 """
 
 import contextlib

@@ -18,7 +18,8 @@ import functools
 import numpy as np
 
 COLUMNS = ("mean", "sd", "eti89_lb", "eti89_ub", "ess_bulk", "ess_tail", "r_hat", "mcse_mean", "mcse_sd")
-BLOCK = 2**19  # numbers handled at once: bounds memory, and keeps the work in the processor's cache
+LAGS = 16  # autocovariances computed one by one before a Fourier transform computes all
+BLOCK = 2**16  # numbers handled at once: bounds memory, and keeps the work in the processor's cache
 
 # Rational approximation of the normal quantile; relative error 1e-16 for probabilities in [1e-11, 1 - 1e-11].
 # Wichura (1988), The percentage points of the normal distribution, Applied Statistics 37, algorithm AS 241.
@@ -273,33 +274,59 @@ def _mcse_sd(x, ess):
 
 def _ess(x):
     """Effective sample size of half-chains; `M N` where all are equal, as for an indicator that is always true."""
-    count, chains, draws = x.shape
-    covariance = _autocovariance(x)
+    _, chains, draws = x.shape
+    size = chains * draws
+    means = x.mean(2, keepdims=True)
+    centered, between = x - means, means[:, :, 0].var(1, ddof=1)
+    # Most sums end within a few lags; the others need them all.
+    time, ended = _autocorrelation_time(_first_covariances(centered, min(LAGS, draws)), between, draws)
+    rest = np.flatnonzero(~ended)
+    if rest.size:
+        time[rest], _ = _autocorrelation_time(_covariances(centered[rest]), between[rest], draws)
+    ess = size / np.maximum(time, 1.0 / np.log10(size))
+    return np.where(x.max((1, 2)) == x.min((1, 2)), float(size), ess)
+
+
+def _autocorrelation_time(covariance, between, draws):
+    """Sum autocorrelations by Geyer's rule: two neighbors at a time, while positive, each at most the one before.
+
+    Returns:
+      the autocorrelation time of each row, nan where unknown, and whether the lags given were enough to tell.
+    """
+    count, lags = covariance.shape
     within = covariance[:, 0] * (draws / (draws - 1.0))
-    variance = covariance[:, 0] + x.mean(2).var(1, ddof=1)
-    rho = 1.0 - (within[:, None] - covariance) / variance[:, None]
-    unknown = np.isnan(rho[:, 1])
+    rho = 1.0 - (within[:, None] - covariance) / (covariance[:, 0] + between)[:, None]
+    unknown = np.isnan(rho).any(1)
     rho[:, 0] = 1.0
-    # Geyer: sums of two neighbors, up to the first that is not positive, each at most the one before.
     last = max((draws - 1) // 2 - 1, 0)
-    pairs = rho[:, : 2 * last + 2 : 2] + rho[:, 1 : 2 * last + 2 : 2]
+    known = min(lags // 2, last + 1)
+    pairs = rho[:, : 2 * known : 2] + rho[:, 1 : 2 * known : 2]
     ended = ~(pairs > 0.0)
-    stop = np.where(ended.any(1), ended.argmax(1), last)
+    stop = np.where(ended.any(1), ended.argmax(1), known - 1)
     row = np.arange(count)
     even = rho[row, 2 * stop]
     final = np.where(pairs[row, stop] >= 0.0, even, np.maximum(even, 0.0))
     falling = np.minimum.accumulate(pairs, axis=1)
-    total = np.where(np.arange(last + 1) < stop[:, None], falling, 0.0).sum(1)
-    size = chains * draws
-    time = np.maximum(2.0 * total - 1.0 + final, 1.0 / np.log10(size))
-    return np.where(x.max((1, 2)) == x.min((1, 2)), float(size), np.where(unknown, np.nan, size / time))
+    total = np.where(np.arange(known) < stop[:, None], falling, 0.0).sum(1)
+    time = np.where(unknown, np.nan, 2.0 * total - 1.0 + final)
+    return time, unknown | ended.any(1) | (known > last)
 
 
-def _autocovariance(x):
+def _first_covariances(centered, lags):
+    """Autocovariance at the first lags, averaged over chains: zeros between the chains keep them apart."""
+    count, chains, draws = centered.shape
+    apart = np.zeros((count, chains, draws + lags))
+    apart[:, :, :draws] = centered
+    apart = apart.reshape(count, -1)
+    products = [np.vecdot(apart[:, : apart.shape[1] - lag], apart[:, lag:]) for lag in range(lags)]
+    return np.stack(products, axis=1) / (chains * draws)
+
+
+def _covariances(centered):
     """Autocovariance at every lag, averaged over chains; their power spectra are added before the inverse transform."""
-    draws = x.shape[2]
+    draws = centered.shape[2]
     length = _fast_length(2 * draws)
-    spectrum = np.fft.rfft(x - x.mean(2, keepdims=True), n=length)
+    spectrum = np.fft.rfft(centered, n=length)
     power = (spectrum.real**2 + spectrum.imag**2).mean(1)
     return np.fft.irfft(power, n=length)[:, :draws] / draws
 

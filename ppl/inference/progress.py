@@ -1,10 +1,10 @@
 """The progress line: what is happening, how far it is, and how long it will take.
 
     compiling, about 2 s last time
-    draws |######----|  61% 3416/5600, 0 divergences, step 0.41, 7.1 gradients a draw, 9800 draws/s, 1 s left, slowest chain 52%
+    draws |######----|  61% 3416/5600, 0 divergences, step 0.41, 7.1 gradients a draw, 9,800 draws/s, 0.2 s left, ...
 
-In a terminal and in a notebook it is one line that changes, made by `tqdm`. In a log file it is a new line for each tenth of
-a run that lasts longer than a few seconds, without control characters. `PPL_PROGRESS=off` turns it off everywhere.
+In a terminal and in a notebook it is one line that changes, made by `tqdm`. In a log file it is a new line for each
+tenth of a run that lasts longer than a few seconds, without control characters. `PPL_PROGRESS=off` turns it off.
 Reporting reads plain numbers that the driver has anyway, so draws are the same with and without it.
 """
 
@@ -44,6 +44,7 @@ class Progress:
         self._recent = None  # (transitions, gradients) at the last line
         self._tenth = 0  # of the run, that a log file last heard of
         self._spoken = False
+        self._compiled = False
         self._last_time = None
         self._stop_watching = threading.Event()
         self._live = self.enabled and (_in_notebook() or _is_terminal(self.file))
@@ -52,7 +53,7 @@ class Progress:
         """Say that the program is being compiled, and how long that took the last time if it is known."""
         if not self.enabled:
             return
-        self._last_time = seconds_last_time
+        self._compiled, self._last_time = True, seconds_last_time
         if self._live:
             self._open()
             self._describe(self._compiling_text(0.0))
@@ -87,7 +88,7 @@ class Progress:
             return
         self._stop_watching.set()
         with self._lock:
-            done = sum(report[0] for report in self._reports.values())
+            done = sum(report[0] for report in list(self._reports.values()))
             text = self._summary(done, time.perf_counter(), note)
             if self._live:
                 self._open()
@@ -135,12 +136,13 @@ class Progress:
         return "warm-up" if warming else "draws"
 
     def _summary(self, done, now, note):
-        divergences = sum(report[1] for report in self._reports.values())
-        setup = (self._running or now) - self._started
-        parts = [f"{done:,} draws (warm-up included) of {self.chains} chain{'' if self.chains == 1 else 's'}"]
-        parts += [f"in {_duration(now - self._started)}, {_duration(setup)} of it compiling"]
-        parts += [f"{divergences} divergence{'' if divergences == 1 else 's'}"]
-        return ", ".join([" ".join(parts[:2]), parts[2]] + ([note] if note else []))
+        divergences = sum(report[1] for report in list(self._reports.values()))
+        chains = f"{self.chains} chain{'' if self.chains == 1 else 's'}"
+        parts = [f"{done:,} draws (warm-up included) of {chains} in {_duration(now - self._started)}"]
+        if self._compiled:
+            parts.append(f"{_duration((self._running or now) - self._started)} of it compiling")
+        parts.append(f"{divergences} divergence{'' if divergences == 1 else 's'}")
+        return ", ".join(parts + ([note] if note else []))
 
     # Where it says it
 
@@ -154,7 +156,9 @@ class Progress:
                 file=self.file,
                 bar_format="{desc}",
                 mininterval=0,
-                dynamic_ncols=True,
+                dynamic_ncols=_has_width(self.file),
+                ncols=None if _has_width(self.file) else 160,
+                nrows=None if _has_width(self.file) else 24,
                 leave=True,
             )
 
@@ -163,7 +167,8 @@ class Progress:
 
     def _show(self, done, now):
         self._open()
-        self._bar.bar_format = "{desc} |{bar:12}| {percentage:3.0f}% {n_fmt}/{total_fmt}, {postfix}"
+        bar = "{bar}" if _in_notebook() else "{bar:12}"  # a notebook draws the first kind itself
+        self._bar.bar_format = "{desc} |" + bar + "| {percentage:3.0f}% {n_fmt}/{total_fmt}{postfix}"
         self._bar.n = done
         self._bar.postfix = self._text(done, now)
         self._describe(self._phase())
@@ -211,6 +216,14 @@ def _is_terminal(file):
     try:
         return bool(file.isatty())
     except (AttributeError, ValueError):
+        return False
+
+
+def _has_width(file):
+    """Tell whether a terminal knows how wide it is; those of containers and scripts may say 0."""
+    try:
+        return os.get_terminal_size(file.fileno()).columns > 0
+    except (AttributeError, OSError, ValueError):
         return False
 
 

@@ -1,10 +1,11 @@
-"""Supports: where a random variable lives, and a map onto it from R^n; `base.py` states the rules that each one keeps."""
+"""Supports: where a random variable lives, and a map onto it from R^n; `base.py` states the rules that all keep."""
 
 from ppl.supports.base import Support
+from ppl.supports.bounds import between, bounds
 from ppl.supports.integers import Counts, IntegerInterval
 from ppl.supports.matrices import Cholesky, CorrCholesky, Covariance
 from ppl.supports.numbers import AnyReal, Circular, GreaterThan, Interval, LessThan, NonNegative, Real
-from ppl.supports.vectors import Ordered, PositiveOrdered, Simplex, SumToZero, UnitVector
+from ppl.supports.vectors import Ordered, PositiveOrdered, RealVector, Simplex, SumToZero, UnitVector
 
 real = Real()
 any_real = AnyReal()
@@ -13,6 +14,7 @@ nonnegative = NonNegative()
 negative = LessThan()
 unit_interval = Interval()
 circular = Circular()
+real_vector = RealVector()
 simplex = Simplex()
 sum_to_zero = SumToZero()
 unit_vector = UnitVector()
@@ -45,12 +47,15 @@ __all__ = [
     "Ordered",
     "PositiveOrdered",
     "Real",
+    "RealVector",
     "Simplex",
     "SumToZero",
     "Support",
     "UnitVector",
     "any_real",
+    "between",
     "boolean",
+    "bounds",
     "cholesky",
     "circular",
     "corr_cholesky",
@@ -68,6 +73,7 @@ __all__ = [
     "positive_integer",
     "positive_ordered",
     "real",
+    "real_vector",
     "simplex",
     "sum_to_zero",
     "unit_interval",

@@ -8,8 +8,8 @@ Rules that hold for each support, in float32 and float64:
 - `free` is its inverse on the inside, and takes a boundary point to a large finite value;
 - `log_volume` is log |det dx/du|, with one entry for each draw.
 
-To add a support, write one class: `words`, `contains`, and `constrain` and `free` (and `free_shape`, where it differs), or
-`feasible` if it is discrete.
+To add a support, write one class: `words`, `contains`, and `constrain` and `free` (and `free_shape`, where it differs),
+or `feasible` if it is discrete.
 """
 
 import dataclasses
@@ -101,8 +101,31 @@ class Support:
 
 
 def unscaled(u):
-    """Return u divided by its largest entry, so that its norm neither overflows nor vanishes; u = 0 gives (1, 0, ...)."""
+    """Return u divided by its largest entry, so that the norm neither overflows nor vanishes; 0 gives (1, 0, ...)."""
     largest = jax.lax.stop_gradient(jnp.max(abs(u), -1, keepdims=True))
     zero = largest < tiny(u)
     first = jnp.broadcast_to((jnp.arange(u.shape[-1]) == 0).astype(u.dtype), u.shape)
     return jnp.where(zero, first, u / jnp.where(zero, 1, largest))
+
+
+def to_count(x):
+    """Number the floats in order: 0 for zero and all below the smallest normal number, 1 for that number, and so on.
+
+    Negative floats get negative numbers. The next float is plus one; halfway between two is a good place to bisect.
+    """
+    info = np.finfo(x.dtype)
+    int_dtype = np.dtype(f"int{info.bits}")
+    first = int(np.asarray(info.tiny).view(int_dtype)) - 1
+    count = jnp.maximum(jax.lax.bitcast_convert_type(abs(x), int_dtype) - first, 0)
+    return jnp.where(x < 0, -count, count)
+
+
+def from_count(count, dtype):
+    """Invert `to_count`; numbers beyond the largest float give the largest float."""
+    info = np.finfo(dtype)
+    int_dtype = np.dtype(f"int{info.bits}")
+    first = int(np.asarray(info.tiny).view(int_dtype)) - 1
+    last = int(np.asarray(info.max).view(int_dtype))
+    bits = jnp.minimum(abs(count), last - first) + first
+    x = jax.lax.bitcast_convert_type(jnp.where(count == 0, 0, bits), dtype)
+    return jnp.where(count < 0, -x, x)

@@ -116,6 +116,8 @@ class Covariance(Matrix):
         return symmetric & jnp.all(jnp.isfinite(factor), (-2, -1))
 
     def contains_numpy(self, x):
+        if x.shape[-1] != x.shape[-2]:
+            return np.zeros(x.shape[:-2], bool)
         symmetric = abs(x - x.mT) <= 8 * float(np.finfo(np.float32).eps) * np.max(abs(x), (-2, -1), keepdims=True)
         symmetric = np.all(symmetric & np.isfinite(x), (-2, -1))
         safe = np.where(symmetric[..., None, None], x, np.eye(x.shape[-1]))

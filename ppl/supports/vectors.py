@@ -7,7 +7,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ppl.supports.base import Support, bounded_exp, largest, nearly, tiny, unscaled
+from ppl.supports.base import Support, bounded_exp, from_count, largest, nearly, tiny, to_count, unscaled
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class RealVector(Support):
+    """All vectors of finite numbers."""
+
+    words = "finite numbers"
+    event_ndim = 1
+
+    def contains(self, x):
+        return jnp.all(jnp.isfinite(x), -1)
+
+    def contains_numpy(self, x):
+        return np.all(np.isfinite(x), -1)
+
+    def constrain(self, u):
+        return u, jnp.zeros(u.shape[:-1], u.dtype)
+
+    def free(self, x):
+        return x
 
 
 def _isometric(u):
@@ -111,23 +131,16 @@ class UnitVector(Support):
 
 
 def _strictly_increasing(x):
-    """Return x with each entry raised, where it must be, to the float after the one before it; the gradient is that of x.
+    """Return x with each entry raised, where it must be, to the float after the one before it.
 
-    Floats are counted from zero (all below the smallest normal number as zero), where "the float after" is "plus one".
+    The gradient is that of x.
     """
     n = x.shape[-1]
-    info = np.finfo(x.dtype)
-    int_dtype = np.dtype(f"int{info.bits}")
-    first = int(np.asarray(info.tiny).view(int_dtype)) - 1
-    top = int(np.asarray(info.max).view(int_dtype)) - first
-    rank = jnp.arange(n, dtype=int_dtype).reshape((1,) * (x.ndim - 1) + (n,))
     x = jnp.clip(x, -largest(x), largest(x))
-    bits = jax.lax.bitcast_convert_type(abs(jax.lax.stop_gradient(x)), int_dtype)
-    count = jnp.where(x < 0, -1, 1).astype(int_dtype) * jnp.maximum(bits - first, 0)
-    count = jax.lax.cummax(count - rank, axis=x.ndim - 1) + rank
-    count = jnp.minimum(count, top - (n - 1) + rank)
-    raised = jax.lax.bitcast_convert_type(jnp.where(count == 0, 0, abs(count) + first), x.dtype)
-    raised = jnp.where(count < 0, -raised, raised)
+    count = to_count(jax.lax.stop_gradient(x))
+    rank = jnp.arange(n, dtype=count.dtype).reshape((1,) * (x.ndim - 1) + (n,))
+    last = to_count(jnp.asarray(largest(x), x.dtype)) - (n - 1) + rank
+    raised = from_count(jnp.minimum(jax.lax.cummax(count - rank, axis=x.ndim - 1) + rank, last), x.dtype)
     return jnp.where(raised == x, x, x + jax.lax.stop_gradient(raised - x))
 
 

@@ -193,30 +193,31 @@ class Structure:
         self.compiled = {}
         float_dtype = jnp.result_type(float)
 
-        def draw(key, arrays):
-            self.returned, sites = run(model, *self._given(arrays, key=key))
-            self.sites = sites
-            return {n: s.value for n, s in sites.items()}
+        def look(arrays):
+            _, sites = run(model, *self.given(arrays, shapes=True, density=False))
+            order[:] = list(sites)  # jax sorts the keys of a dict
+            return sites
 
-        values = jax.eval_shape(draw, jax.eval_shape(lambda: jax.random.key(0)), shapes)
+        order = []
+        sites = jax.eval_shape(look, shapes)
+        sites = {name: sites[name] for name in order}
         self.latents, self.derived = {}, {}
-        for name, site in self.sites.items():
-            shape, dtype = values[name].shape, values[name].dtype
+        for name, site in sites.items():
+            shape, dtype = site.value.shape, site.value.dtype
             if name in missing:
                 count = len(missing[name][0])
                 self.latents[name] = Latent((count,), dtype, (count,), count)
-            elif site.role == "latent" and site.support.discrete:
+            elif site.role == "latent" and site.free_shape is None:
                 self.latents[name] = Latent(shape, dtype, None)
             elif site.role == "latent":
                 loops = shape[: len(shape) - len(site.shape)]
-                self.latents[name] = Latent(shape, float_dtype, loops + tuple(site.support.free_shape(site.shape)))
+                self.latents[name] = Latent(shape, float_dtype, loops + site.free_shape)
             elif site.role == "derived":
                 self.derived[name] = Latent(shape, dtype, None)
-        self.families = {n: s.family for n, s in self.sites.items()}
-        self.observed = tuple(n for n, s in self.sites.items() if s.role == "observed")
-        del self.sites, self.returned
+        self.families = {n: s.family for n, s in sites.items()}
+        self.observed = tuple(n for n, s in sites.items() if s.role == "observed")
 
-    def _given(self, arrays, **ctx):
+    def given(self, arrays, **ctx):
         """Return the model's arguments and a Context for these data arrays."""
         arguments, observed = join(self.static, arrays)
         missing = {}
@@ -233,7 +234,7 @@ class Structure:
 
     def run(self, arrays, **ctx):
         """Run the model: `(returned, sites)`. Keywords are those of `Context`."""
-        return run(self.model, *self._given(arrays, **ctx))
+        return run(self.model, *self.given(arrays, **ctx))
 
     def refuse_discrete(self):
         """Raise if a latent variable is discrete: gradient-based samplers cannot move it."""
@@ -261,12 +262,11 @@ class Structure:
         return value[self.missing[name]] if name in self.missing else value
 
     def free(self, values, position, arrays):
-        """Return free values: those of `values` (natural scale), and `position` for the rest; and where values fit."""
+        """Return free values: those of `values` (natural scale) and of `position`; and whether each value fits its support."""
         rest = {n: p for n, p in position.items() if n not in values}
-        _, sites = self.run(arrays, values=values, free=rest, density=True)
-        free = {n: position[n] if n in rest else self.part(n, sites[n].support.free(sites[n].value)) for n in position}
-        inside = {n: jnp.all(self.part(n, sites[n].support.contains(sites[n].value))) for n in values}
-        return free, inside
+        _, sites = self.run(arrays, values=values, free=rest)
+        free = {n: self.part(n, sites[n].free) for n in position}
+        return free, {n: jnp.all(sites[n].inside) for n in values}
 
 
 def join(static, arrays):

@@ -54,7 +54,7 @@ class _Loop(Program):
                 length = value.shape[0] if value.ndim else None
                 if length == self.steps:
                     continue
-                if length is None or length > self.steps or ctx.key is None:
+                if length is None or length > self.steps or ctx.complete:
                     raise ModelError(
                         f"{name!r} runs over the {self.steps} steps of {self.name!r}, but was given "
                         f"{'a single number' if length is None else f'{length} steps'}"
@@ -126,7 +126,7 @@ class Scan(_Loop):
         if self.steps == 0:
             return (init, self._nothing(init)), {}
         inputs = (jnp.arange(self.steps), self.xs, self.slices(ctx))
-        if ctx.key is None and not _carry_depends(step, init, inputs):
+        if ctx.complete and not _carry_depends(step, init, inputs):
             carry, (out, sites) = _parallel(step, init, inputs)
         else:
             carry, (out, sites) = lax.scan(step, init, inputs)
@@ -137,7 +137,7 @@ class Scan(_Loop):
         from ppl.tracing.programs import Context, run_block
 
         def out(carry, x):
-            ctx = Context(key=jax.random.key(0), density=False)
+            ctx = Context(shapes=True, density=False)
             return run_block(self.body(self.step(carry, x), 0), ctx)[0][1]
 
         x = jax.tree.map(lambda x: jnp.zeros(jnp.shape(x)[1:], jnp.result_type(x)), self.xs)

@@ -35,11 +35,24 @@ class Context:
     free: dict = dataclasses.field(default_factory=dict)  # latent values, unconstrained
     missing: dict = dataclasses.field(default_factory=dict)  # True where an observed entry is missing, and latent
     present: dict = dataclasses.field(default_factory=dict)  # inside loops: whether this step's given value exists
-    key: Any = None  # for what is not given; None: everything must be given
+    key: Any = None  # for drawing what is not given
+    shapes: bool = False  # stand any member of the support in for what is not given: for finding names and shapes
     density: bool = True  # whether log densities are wanted
     watch: Any = None  # called with each variable, its value and its log density
 
     GIVEN = ("data", "values", "free", "missing", "present")
+
+    @property
+    def complete(self):
+        """Whether everything must be given."""
+        return self.key is None and not self.shapes
+
+    def draw(self, rv):
+        """Return a value for a variable that was given none."""
+        if self.shapes:
+            like = jnp.zeros(rv.shape, rv.dtype)
+            return jnp.broadcast_to(jnp.asarray(rv.support.feasible(like), rv.dtype), rv.shape)
+        return as_value(rv, rv.sample(draw_key(self.key, rv)))
 
     def under(self, prefix):
         """Return the given arrays whose names start with `prefix`, by field."""
@@ -53,16 +66,18 @@ class Site:
     value: Any
     log_prob: Any  # of the batch shape; None for derived variables, or when no density was asked for
     log_volume: Any  # of the map from free space, summed; 0 where nothing was mapped
-    free: Any  # the free value, where one was given
+    free: Any  # the free value of a latent variable, where a value was given on either scale
+    inside: Any  # whether a value given on the natural scale lies in the support
     role: str
     family: str
     shape: tuple  # of one step
-    support: Any
-    names: tuple = ()  # its parameters' names
+    free_shape: tuple | None  # of one step; None if discrete
 
 
 jax.tree_util.register_dataclass(
-    Site, data_fields=["value", "log_prob", "log_volume", "free"], meta_fields=["role", "family", "shape", "support", "names"]
+    Site,
+    data_fields=["value", "log_prob", "log_volume", "free", "inside"],
+    meta_fields=["role", "family", "shape", "free_shape"],
 )
 
 
@@ -123,30 +138,33 @@ def run_block(program, ctx):
 
 def answer(rv, ctx):
     """Give one variable its value: observed, given, or drawn. Returns its `Site`."""
-    name, free, log_volume = rv.name, None, 0.0
-    role = rv.role
+    name, role = rv.name, rv.role
+    free, log_volume, inside = None, 0.0, None
     if rv.value is not None:
         if name in ctx.data:
             raise ModelError(
                 f"{rv._label()} is {role} inside the model, and `data` has {name!r} too: remove it from one of them"
             )
         value = rv.value
-    elif name in ctx.missing:
-        role, observed = "observed", as_value(rv, ctx.data[name])
-        value, free, log_volume = _impute(rv, ctx, observed)
-    elif name in ctx.data:
+    elif name in ctx.data and name not in ctx.missing:
         role, value = "observed", as_value(rv, ctx.data[name])
     else:
-        value, free, log_volume = _latent(rv, ctx)
+        value, free, log_volume, inside = _latent(rv, ctx)
+        if name in ctx.missing:
+            role, gone = "observed", _may_miss(rv, ctx.missing[name])
+            value = jnp.where(gone, value, as_value(rv, ctx.data[name]))
+            log_volume = jnp.where(gone, log_volume, 0.0)
+            inside = None if inside is None else inside | ~gone
     if name in ctx.present:
-        value = jnp.where(ctx.present[name], value, rv.sample(draw_key(ctx.key, rv)))
+        value = jnp.where(ctx.present[name], value, ctx.draw(rv))
     value = place(value, _step_sharding(rv), rv._label())
     log_prob = None
     if ctx.density and role != "derived":
         log_prob = weighted_log_prob(rv, value)
     if ctx.watch is not None:
         ctx.watch(rv, value, log_prob)
-    return Site(value, log_prob, log_volume, free, role, type(rv).__name__, rv.shape, rv.support, tuple(rv.parameters))
+    free_shape = None if rv.support.discrete else tuple(rv.support.free_shape(rv.shape))
+    return Site(value, log_prob, log_volume, free, inside, role, type(rv).__name__, rv.shape, free_shape)
 
 
 def _step_sharding(rv):
@@ -163,43 +181,34 @@ def _step_sharding(rv):
 
 
 def _latent(rv, ctx):
-    """Return `(value, free value or None, log volume)` of a latent variable."""
-    name = rv.name
+    """Return `(value, free value, log volume, inside)` of what is latent; the last three where they are known."""
+    name, support = rv.name, rv.support
     if name in ctx.free:
-        if rv.support.discrete:
-            raise ModelError(discrete_latent(rv.name, type(rv).__name__))
+        if support.discrete:
+            raise ModelError(discrete_latent(name, type(rv).__name__))
         free = jnp.asarray(ctx.free[name])
-        value, log_volume = rv.support.constrain(free)
-        return as_value(rv, value), free, jnp.sum(log_volume)
+        value, log_volume = support.constrain(free)
+        return as_value(rv, value), free, log_volume, None
     if name in ctx.values:
         value = as_value(rv, ctx.values[name])
-        if ctx.density and not rv.support.discrete:  # the volume term at this value, for those who want it
-            free = rv.support.free(value)
-            return value, free, jnp.sum(rv.support.constrain(free)[1])
-        return value, None, 0.0
-    if ctx.key is not None:
-        return as_value(rv, rv.sample(draw_key(ctx.key, rv))), None, 0.0
+        if not ctx.density or support.discrete:
+            return value, None, 0.0, None
+        free = support.free(value)
+        return value, free, support.constrain(free)[1], support.contains(value)
+    if not ctx.complete:
+        return ctx.draw(rv), None, 0.0, None
     known = listed([*ctx.values, *ctx.free])
     raise ModelError(f"{rv._label()} is latent and was given no value (given: {known or 'none'}).{suggest(name, ctx.values)}")
 
 
-def _impute(rv, ctx, observed):
-    """Return a value whose missing entries are latent, its free value and log volume."""
-    name, gone = rv.name, ctx.missing[rv.name]
-    if rv.support.discrete or rv.support.event_ndim or rv.support.free_shape(rv.shape) != rv.shape or rv.event_ndim:
+def _may_miss(rv, gone):
+    """Return the mask of missing entries if a variable's entries may be missing one by one; otherwise refuse."""
+    if rv.support.discrete or rv.event_ndim or tuple(rv.support.free_shape(rv.shape)) != rv.shape:
         raise ModelError(
             f"{rv._label()} has missing entries, which only continuous variables with independent entries may have. "
-            f"Leave them out with ppl.mask(model, {name}=...)"
+            f"Leave them out with ppl.mask(model, {rv.name}=...)"
         )
-    if name in ctx.free:
-        free = jnp.asarray(ctx.free[name])
-        value, log_volume = rv.support.constrain(free)
-        return jnp.where(gone, value, observed), free, jnp.sum(jnp.where(gone, log_volume, 0.0))
-    if name in ctx.values:
-        return jnp.where(gone, as_value(rv, ctx.values[name]), observed), None, 0.0
-    if ctx.key is None:
-        raise ModelError(f"{rv._label()} has missing entries, which were given no values")
-    return jnp.where(gone, rv.sample(draw_key(ctx.key, rv)), observed), None, 0.0
+    return gone
 
 
 def discrete_latent(name, family):

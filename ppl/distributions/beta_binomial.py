@@ -1,0 +1,83 @@
+"""The beta-binomial family: binomial counts whose probability varies."""
+
+import jax
+import jax.numpy as jnp
+from jax.nn import sigmoid
+from jax.typing import ArrayLike
+
+from ppl.distributions.special_discrete import (
+    Chance,
+    integers,
+    log_binomial,
+    log_poisson_peak,
+    plain,
+    stirling_error_real,
+    whole,
+)
+from ppl.distributions.special_discrete_draws import draw_binomial
+from ppl.random_variable import RandomVariable, random_variable
+from ppl.supports import integer_interval, nonnegative_integer, positive
+
+
+@random_variable
+class BetaBinomial(RandomVariable):
+    """Beta-binomial random variable: Binomial(n, p) with p drawn from Beta(a, b).
+
+        log f(x) = log(n! / (x! (n - x)!)) + log B(x + a, n - x + b) - log B(a, b),        x = 0, ..., n
+
+    Args:
+      total_count: n, 0 or more, any shape.
+      concentration1: a, positive, any shape.
+      concentration0: b, positive, any shape.
+
+    Same law as `scipy.stats.betabinom(total_count, concentration1, concentration0)`.
+    """
+
+    total_count: ArrayLike = 1
+    concentration1: ArrayLike = 1.0
+    concentration0: ArrayLike = 1.0
+    domain = dict(total_count=nonnegative_integer, concentration1=positive, concentration0=positive)
+
+    @property
+    def support(self):
+        return integer_interval(0, plain(self.total_count))
+
+    @property
+    def _total(self):
+        return whole(self.total_count, self.concentration1.dtype)[0]
+
+    def sample(self, key):
+        keys = jax.random.split(key, 3)
+        logit = jax.random.loggamma(keys[0], self.concentration1, self.shape)
+        logit = logit - jax.random.loggamma(keys[1], self.concentration0, self.shape)
+        return integers(draw_binomial(keys[2], self._total, sigmoid(logit), sigmoid(-logit), self.shape))
+
+    def log_prob(self, x):
+        """Return the log density as the ratio b(x; n) b(a; a + b) / b(x + a; n + a + b) of binomials of one probability.
+
+        The probability is free to choose; (x + a) / (n + a + b) puts the last of them at its peak, and keeps all three accurate.
+        """
+        total, a, b = self._total, self.concentration1, self.concentration0
+        x, inside = whole(x, total.dtype)
+        inside = inside & (x <= total)
+        x = jnp.where(inside, x, 0)
+        y = total - x
+        xa, yb = x + a, y + b
+        size = xa + yb
+        p, q = jax.lax.stop_gradient((xa / size, yb / size))
+        odds = Chance(p, q, jnp.log(p), jnp.log(q), False, False)
+        peak = [log_poisson_peak(z, stirling_error_real) for z in (xa, yb, size)]
+        log_prob = log_binomial(x, y, odds) + log_binomial(a, b, odds, stirling_error_real)
+        log_prob = log_prob - peak[0] - peak[1] + peak[2] - jnp.log1p(x / a) - jnp.log1p(y / b) + jnp.log1p(total / (a + b))
+        return jnp.where(inside, log_prob, -jnp.inf)
+
+    @property
+    def mean(self):
+        a, b = self.concentration1, self.concentration0
+        return jnp.broadcast_to(self._total * (a / (a + b)), self.shape)
+
+    @property
+    def variance(self):
+        total, a, b = self._total, self.concentration1, self.concentration0
+        size = a + b
+        return jnp.broadcast_to(total * (a / size) * (b / size) * ((size + total) / (size + 1)), self.shape)

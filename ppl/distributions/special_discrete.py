@@ -1,0 +1,214 @@
+"""Careful functions that the families of counts share.
+
+Every count density here is put together from Poisson densities in Loader's form, which has no differences of large numbers:
+
+    log Poisson(x; mean) = -deviance(x, mean) - stirling_error(x) - log(2 pi x) / 2,
+    deviance(x, mean)    = x log(x / mean) + mean - x,
+    stirling_error(z)    = log Gamma(z) - [(z - 1/2) log z - z + log(2 pi) / 2].
+
+A binomial is Poisson(x; n p) Poisson(n - x; n q) / Poisson(n; n), and likewise for the others; the textbook form
+log n! - log x! - ... loses all digits in float32 when n is large.
+
+Reference: Loader (2000), Fast and accurate computation of binomial probabilities.
+"""
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.nn import sigmoid, softplus
+
+from ppl.errors import ModelError
+
+# 12 z stirling_error(z) for z >= 1 as a Chebyshev series in 3 / (z + 1/2) - 1; made with 40 digits, good to 1e-16.
+_STIRLING = (
+    0.99064398078516829, -0.013172058995615258, -0.0042584590707549661, -0.00045904799678157250, -1.6480322765984452e-05,
+    -7.9880527627763109e-08, -2.4333077479073807e-07, -1.1862204793778922e-08, 2.7260016062374455e-09,
+    -5.0852032762411454e-10, -1.1616664096493068e-11, 1.5433065100118622e-11, -3.3837552603541153e-12,
+    2.1388397600528228e-13, 8.4185421453873455e-14, -3.3838623966992019e-14, 5.9496136597587360e-15,
+    -9.1159932479434763e-17, -3.0344840630248590e-16, 1.0980171672691611e-16,
+)  # fmt: skip
+
+
+def whole(x, dtype):
+    """Return `(counts, inside)`: `x` as floats of `dtype` with 0 where it is no number of 0, 1, 2, ..., and where it is one.
+
+    No gradient flows to a count.
+    """
+    x = jnp.asarray(x)
+    inside = x >= 0
+    if jnp.issubdtype(x.dtype, jnp.inexact):
+        inside = inside & (x == jnp.floor(x)) & (x < jnp.inf)
+    return jax.lax.stop_gradient(jnp.where(inside, x, jnp.zeros((), x.dtype)).astype(dtype)), inside
+
+
+def integers(x):
+    """Return floats that hold integers as integers, the largest integer where they are beyond it."""
+    dtype = jnp.result_type(int)
+    largest = jnp.iinfo(dtype).max
+    too_large = x >= float(largest)
+    return jnp.where(too_large, largest, jnp.where(too_large, 0, x).astype(dtype))
+
+
+def one_of(rv, first="probs", second="logits"):
+    """Refuse a random variable that was given both or neither of two alternative parameters."""
+    given = [name for name in (first, second) if getattr(rv, name) is not None]
+    if len(given) == 2:
+        raise ModelError(f"{rv._label()} was given both {first} and {second}: leave one of them out")
+    if not given:
+        raise ModelError(f"{rv._label()} was given neither {first} nor {second}: pass one of them")
+
+
+class Chance(NamedTuple):
+    """The probability of a success and of a failure, and their logarithms.
+
+    The logarithms are finite: where an outcome is impossible, they are of no meaning and `never` or `always` is true.
+    Gradients reach the parameter through the logarithms alone.
+    """
+
+    success: jax.Array
+    failure: jax.Array
+    log_success: jax.Array
+    log_failure: jax.Array
+    never: jax.Array
+    always: jax.Array
+
+
+def chance(probs=None, logits=None):
+    """Return the `Chance` that `probs` in [0, 1] or `logits` (infinities allowed) stand for."""
+    if logits is not None:
+        never, always = logits == -jnp.inf, logits == jnp.inf
+        logits = jnp.where(never | always, 0, logits)
+        fixed = jax.lax.stop_gradient(logits)
+        success = jnp.where(never, 0, jnp.where(always, 1, sigmoid(fixed)))
+        failure = jnp.where(never, 1, jnp.where(always, 0, sigmoid(-fixed)))
+        at_end = never | always
+        log_success, log_failure = -softplus(-logits), -softplus(logits)
+        return Chance(
+            success, failure, jnp.where(at_end, 0, log_success), jnp.where(at_end, 0, log_failure), never, always
+        )
+    never, always = probs <= 0, probs >= 1
+    log_success = jnp.log(jnp.where(never, 1, probs))
+    log_failure = jnp.log1p(-jnp.where(always, 0, probs))
+    fixed = jax.lax.stop_gradient(probs)
+    return Chance(fixed, 1 - fixed, log_success, log_failure, never, always)
+
+
+def stirling_error(z):
+    """Return log Gamma(z) - [(z - 1/2) log z - z + log(2 pi) / 2] for z >= 1."""
+    terms = len(_STIRLING) if jnp.finfo(z.dtype).bits > 32 else 9
+    t = 6 / (z + 0.5) - 2  # twice the variable of the series
+    last, sum_ = jnp.zeros_like(z), jnp.full_like(z, _STIRLING[terms - 1])
+    for coefficient in _STIRLING[terms - 2 : 0 : -1]:
+        last, sum_ = sum_, t * sum_ - last + coefficient
+    return (t / 2 * sum_ - last + _STIRLING[0]) / (12 * z)
+
+
+def stirling_error_real(z):
+    """Return `stirling_error` for all z > 0."""
+    small = z < 1
+    low = jnp.where(small, z, 1)
+    step = (low + 0.5) * (jnp.log1p(low) - jnp.log(low)) - 1
+    return stirling_error(jnp.where(small, low + 1, z)) + jnp.where(small, step, 0)
+
+
+@jax.custom_jvp
+def deviance(x, mean, log_mean):
+    """Return x log(x / mean) + mean - x for x >= 0, without cancellation where x is close to the mean.
+
+    `log_mean` is the logarithm of `mean`: given apart because it is still finite where `mean` underflows to 0, and because
+    gradients flow through the two as through x log x - x log_mean + mean - x.
+    """
+    gap, total = x - mean, x + mean
+    near = jnp.abs(gap) < 0.1 * total
+    v = jnp.where(near, gap / jnp.where(total > 0, total, 1), 0)
+    square = v * v
+    order = 8 if jnp.finfo(v.dtype).bits > 32 else 4
+    series = jnp.zeros_like(v)
+    for j in range(order, 0, -1):
+        series = square * (series + 1 / (2 * j + 1))
+    close = gap * v + 2 * x * v * series
+    far = x * _log_ratio(x, mean, log_mean) - gap
+    return jnp.where(near, close, far)
+
+
+def _log_ratio(x, mean, log_mean):
+    """Return log(x / mean), 0 at x = 0."""
+    positive = x > 0
+    x = jnp.where(positive, x, 1)
+    quotient = x / jnp.where(mean > 0, mean, 1)
+    usable = (mean > 0) & (quotient < jnp.inf) & (quotient > 0)
+    return jnp.where(positive, jnp.log(jnp.where(usable, quotient, x)) - jnp.where(usable, 0, log_mean), 0)
+
+
+@deviance.defjvp
+def _deviance_jvp(primals, tangents):
+    x, mean, log_mean = primals
+    x_dot, mean_dot, log_mean_dot = tangents
+    return deviance(x, mean, log_mean), _log_ratio(x, mean, log_mean) * x_dot + mean_dot - x * log_mean_dot
+
+
+def log_poisson(x, mean, log_mean, error=stirling_error):
+    """Return x log mean - mean - log Gamma(x + 1) for x = 0 or x >= 1; for all x >= 0 with `error=stirling_error_real`."""
+    positive = x > 0
+    safe = jnp.where(positive, x, 1)
+    correction = error(safe) + 0.5 * (jnp.log(safe) + math.log(2 * math.pi))
+    return -deviance(x, mean, log_mean) - jnp.where(positive, correction, 0)
+
+
+def log_poisson_peak(x, error=stirling_error):
+    """Return `log_poisson` at its own mean: x log x - x - log Gamma(x + 1)."""
+    positive = x > 0
+    safe = jnp.where(positive, x, 1)
+    return jnp.where(positive, -error(safe) - 0.5 * (jnp.log(safe) + math.log(2 * math.pi)), 0)
+
+
+def log_binomial(x, y, odds, error=stirling_error):
+    """Return log [Gamma(n + 1) / (Gamma(x + 1) Gamma(y + 1)) p^x q^y], n = x + y, for a `Chance` with p = 1 - q.
+
+    Its value means nothing where the law excludes x successes: see `log_binomial_inside`.
+    """
+    n = x + y
+    log_n = jnp.log(jnp.where(n > 0, n, 1))
+    middle = (
+        log_poisson(x, n * odds.success, log_n + odds.log_success, error)
+        + log_poisson(y, n * odds.failure, log_n + odds.log_failure, error)
+        - log_poisson_peak(n, error)
+    )
+    return jnp.where(x == 0, y * odds.log_failure, jnp.where(y == 0, x * odds.log_success, middle))
+
+
+def possible(x, y, odds):
+    """Tell whether x successes and y failures can occur at all: false with p = 0 and x > 0, or p = 1 and y > 0."""
+    return ~((odds.never & (x > 0)) | (odds.always & (y > 0)))
+
+
+def log_multinomial(x, log_p, p, error=stirling_error):
+    """Return log [Gamma(n + 1) prod_i p_i^x_i / Gamma(x_i + 1)], n = sum(x), over the last axis; p sums to one.
+
+    Gradients reach the probabilities through `log_p`.
+    """
+    n = jnp.sum(x, -1, keepdims=True)
+    log_n = jnp.log(jnp.where(n > 0, n, 1))
+    terms = log_poisson(x, n * p, log_n + log_p, error)
+    return jnp.sum(terms, -1) - log_poisson_peak(n[..., 0], error)
+
+
+def normalized(probs=None, logits=None):
+    """Return `(log_p, p, off)` over the last axis; where a class is `off` (probability 0), log_p is 0 and means nothing."""
+    if logits is not None:
+        off = logits == -jnp.inf
+        logits = jnp.where(off, 0, jnp.minimum(logits, jnp.finfo(logits.dtype).max / 8))
+        top = jax.lax.stop_gradient(jnp.max(jnp.where(off, -jnp.inf, logits), -1, keepdims=True))
+        top = jnp.where(jnp.isfinite(top), top, 0)
+        weight = jnp.where(off, 0, jnp.exp(jnp.where(off, 0, logits - top)))
+        total = jnp.sum(weight, -1, keepdims=True)
+        log_p = logits - top - jnp.log(jnp.where(total > 0, total, 1))
+    else:
+        off = probs <= 0
+        weight = jnp.where(off, 0, probs)
+        total = jnp.sum(weight, -1, keepdims=True)
+        log_p = jnp.log(jnp.where(off, 1, probs)) - jnp.log(jnp.where(total > 0, total, 1))
+    p = jax.lax.stop_gradient(weight / jnp.where(total > 0, total, 1))
+    return jnp.where(off, 0, log_p), p, off

@@ -1,0 +1,1 @@
+"""Inference over traced programs; its public face is `ppl.infer`."""

@@ -1,0 +1,294 @@
+"""The driver: one loop for every sampler.
+
+It binds the model to its data, compiles one program for warm-up and draws (`chunk`), and runs chains in chunks of some 75
+milliseconds. Between chunks Python has the control: that is what progress, Ctrl-C, checkpoints and time limits rest on, and
+no callback is needed inside compiled code. On a CPU chains run in parallel threads (compiled code runs without Python's
+lock), any number of chains in turn; elsewhere they run batched.
+
+Draws depend on the seed, the chain and the number of the draw alone: not on chunks, threads, progress or checkpoints.
+"""
+
+import concurrent.futures
+import dataclasses
+import os
+import time
+from typing import Any
+
+import jax
+import numpy as np
+
+from ppl.inference import cache, chunk
+from ppl.inference.start import Layout, no_start, seed_words, starts
+
+CHUNK_SECONDS = 0.075
+CHUNK_BYTES = 8e6
+CHECKPOINT_SECONDS = 30.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What one call of a sampler asks for; see `ppl.infer.nuts` for the meaning of each."""
+
+    kernel: str
+    chains: int
+    draws: int
+    warmup: int
+    thin: int = 1
+    metric: str = "diagonal"
+    keep: tuple | None = None
+    track: Any = None
+    keep_warmup: bool = False
+    step_size: float | None = None
+    scale: Any = None
+    options: Any = None
+
+    @property
+    def transitions(self):
+        """How many transitions each chain makes."""
+        return self.warmup + self.draws * self.thin
+
+
+class Program:
+    """The compiled chunk of one bound model, and how many chains one call of it moves."""
+
+    def __init__(self, structure, layout, job, block):
+        self.block, self.job = block, job
+        names = structure.recorded
+        self.kept = names if job.keep is None else tuple(n for n in names if n in job.keep)
+        wide = job.keep is not None or job.track is not None  # then moments or functions of everything are wanted
+
+        def log_density(vector, arrays):
+            return structure.log_density(layout.apart(vector), arrays)
+
+        def record(vector, arrays):
+            values = structure.record(layout.apart(vector), arrays, None if wide else self.kept)
+            out = {"value": values}
+            if job.track is not None:
+                out["track"] = job.track(values)
+            return out
+
+        shapes = {n: jax.ShapeDtypeStruct(a.shape, a.dtype) for n, a in structure.example.items()}
+        row = jax.eval_shape(record, jax.ShapeDtypeStruct((layout.size,), layout.dtype), shapes)
+        self.row = row
+        row_bytes = sum(np.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(row)) * (block or 1)
+        self.length = int(np.clip(CHUNK_BYTES // max(row_bytes, 1), 1, 1000))
+        run = chunk.build(
+            job.kernel, log_density, record, length=self.length, metric=job.metric, thin=job.thin,
+            keep_warmup=job.keep_warmup, chains=block,
+        )  # fmt: skip
+        self.call = jax.jit(run, donate_argnums=0, compiler_options=compiler_options())
+
+
+def compiler_options():
+    """Return XLA options that compile a sampler faster at equal speed."""
+    return {"xla_backend_optimization_level": 2} if jax.default_backend() == "cpu" else None
+
+
+def workers():
+    """Return how many chains may run at once: the processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def block_size(job):
+    """Return how many chains one call moves in lockstep, or None for one chain without a batch axis.
+
+    Chains of a sampler whose trajectories differ in length would wait for each other in lockstep, so on a CPU they run one by
+    one; Metropolis steps all cost the same.
+    """
+    if jax.default_backend() != "cpu":
+        return job.chains
+    if job.kernel != "metropolis" or job.chains == 1:
+        return None
+    parts = min(workers(), job.chains)
+    return job.chains // parts if job.chains % parts == 0 else job.chains
+
+
+def prepare(bound, layout, job):
+    """Return the `Program` for a job, compiled for an earlier one if that differed in numbers only."""
+    block = block_size(job)
+    key = (job.kernel, job.metric, job.thin, job.keep, job.track, job.keep_warmup, block)
+    programs = bound.structure.compiled
+    if key not in programs:
+        bound.structure.example = bound.arrays
+        programs[key] = Program(bound.structure, layout, job, block)
+    return programs[key]
+
+
+class Chain:
+    """The draws and the state of one chain, or of one block of chains, as it runs. Lives on the host."""
+
+    def __init__(self, program, first, state):
+        self.program, self.first, self.state = program, first, state
+        self.done = self.kept = self.kept_warmup = 0
+        self.divergences = np.zeros(program.block or 1, int)
+        self.gradients = np.zeros(program.block or 1)
+        self.rows = {}  # (group, name) -> array [chain, draw, ...]
+        self.moments = {}  # name -> running [count, mean, sum of squares] per chain
+        self.phase = np.zeros(program.block or 1, int)
+        self.step_size, self.seconds, self.chunk = np.nan, 0.0, 16
+        self.warmup_seconds = 0.0
+
+    def advance(self, arrays):
+        """Make one chunk of transitions and keep what it drew. Called from worker threads."""
+        job, program = self.program.job, self.program
+        before = self.done
+        limit = job.warmup - before if before < job.warmup and not job.keep_warmup else job.transitions - before
+        rows_left = program.length if before < job.warmup and not job.keep_warmup else program.length * job.thin
+        n = int(max(1, min(self.chunk, limit, rows_left)))
+        began = time.perf_counter()
+        self.state, outputs = program.call(self.state, arrays, np.int32(n), job.options)
+        outputs = jax.device_get(outputs)
+        took = time.perf_counter() - began
+        done = int(outputs["done"])
+        self.done += done
+        self.seconds += took
+        if before < job.warmup:
+            self.warmup_seconds += took
+        if took > 0 and done:
+            self.chunk = int(np.clip(n * CHUNK_SECONDS / took, 1, 4 * self.chunk))
+        self.phase = np.atleast_1d(outputs["phase"])
+        self.step_size = float(np.mean(outputs["step_size"]))
+        self.divergences = self.divergences + np.atleast_1d(outputs["divergences"])
+        self.gradients = self.gradients + np.atleast_1d(outputs["gradients"])
+        self._keep(outputs, before)
+        return done
+
+    def _keep(self, outputs, before):
+        job, kept = self.program.job, int(outputs["kept"])
+        if not kept:
+            return
+        split = min(max(job.warmup - before, 0), kept) if job.keep_warmup else 0
+        draws, stats = outputs["draws"], outputs["stats"]
+        for group, part in (("warmup", slice(0, split)), ("draws", slice(split, kept))):
+            if part.stop <= part.start:
+                continue
+            for name in self.program.kept:
+                self._write(group, "value", name, draws["value"][name][part])
+            for name, value in stats.items():
+                self._write(group, "stats", name, value[part])
+            if job.track is not None:
+                for name, value in draws["track"].items():
+                    self._write(group, "track", name, value[part])
+            if group == "draws" and job.keep is not None:
+                for name, value in draws["value"].items():
+                    self._accumulate(name, self._by_chain(value[part]))
+        self.kept += kept - split
+        self.kept_warmup += split
+
+    def _by_chain(self, value):
+        """Return rows [draw, ...] or [draw, chain, ...] as [chain, draw, ...]."""
+        return value[None] if self.program.block is None else np.moveaxis(value, 0, 1)
+
+    def _write(self, group, kind, name, value):
+        value = self._by_chain(value)
+        key = (group, kind, name)
+        job = self.program.job
+        total = job.draws if group == "draws" else job.warmup
+        if key not in self.rows:
+            self.rows[key] = np.empty((value.shape[0], total, *value.shape[2:]), value.dtype)
+        at = self.kept if group == "draws" else self.kept_warmup
+        self.rows[key][:, at : at + value.shape[1]] = value
+
+    def _accumulate(self, name, value):
+        """Add draws to the running moments (Chan, Golub, LeVeque 1979)."""
+        value = value.astype(float)
+        count, mean = value.shape[1], value.mean(1)
+        square = ((value - mean[:, None]) ** 2).sum(1)
+        if name in self.moments:
+            count0, mean0, square0 = self.moments[name]
+            delta, total = mean - mean0, count0 + count
+            square = square + square0 + delta**2 * (count0 * count / total)
+            mean, count = mean0 + delta * (count / total), total
+        self.moments[name] = (count, mean, square)
+
+    @property
+    def finished(self):
+        """Whether all transitions were made."""
+        return self.done >= self.program.job.transitions
+
+    @property
+    def failed(self):
+        """Whether no start was found, for one of its chains."""
+        return bool((self.phase == 3).any())
+
+
+def first_states(bound, layout, job, program, words, init):
+    """Return the `Chain`s of a run, at their starts."""
+    vectors, free = starts(bound, layout, init, job.chains)
+    out = []
+    for first in range(0, job.chains, program.block or 1):
+        rows = slice(first, first + (program.block or 1))
+        start, may_draw = (vectors[rows], free[rows]) if program.block else (vectors[first], free[first])
+        state = chunk.initial_state(
+            job.kernel, start, may_draw, words, first, metric=job.metric, step_size=job.step_size, scale=job.scale,
+            chains=program.block, redraw_first=True,
+        )  # fmt: skip
+        out.append(Chain(program, first, state))
+    return out
+
+
+@dataclasses.dataclass
+class Outcome:
+    """How a run went: its chains, seconds, and whether it was stopped early."""
+
+    chains: list
+    interrupted: bool
+    compile_seconds: float
+    total_seconds: float
+
+
+def run(chains, arrays, progress, save=None):
+    """Run all chains to their ends, in chunks, in parallel threads. Ctrl-C ends it early and keeps what was drawn.
+
+    Args:
+      chains: a list of `Chain`.
+      arrays: the model's data on the device.
+      progress: a `Progress`.
+      save: called about every half minute, and at the end, when no chain moves; or None.
+    """
+    began = saved = time.perf_counter()
+    interrupted, compile_seconds, due = False, 0.0, save is not None
+    pool = concurrent.futures.ThreadPoolExecutor(max_workers=min(workers(), len(chains)), thread_name_prefix="ppl-chain")
+    try:
+        with cache.healing():
+            if not any(c.done for c in chains):
+                compile_seconds = _first(pool, chains, arrays, progress)
+            running = {pool.submit(c.advance, arrays): c for c in chains if not c.finished and not c.failed}
+            while running:
+                done, _ = concurrent.futures.wait(running, timeout=0.5, return_when=concurrent.futures.FIRST_COMPLETED)
+                due = save is not None and time.perf_counter() - saved > CHECKPOINT_SECONDS
+                for future in done:
+                    chain = running.pop(future)
+                    future.result()
+                    _report(progress, chain)
+                    if not (chain.finished or chain.failed or due):
+                        running[pool.submit(chain.advance, arrays)] = chain
+                if due and not running:
+                    save()
+                    saved = time.perf_counter()
+                    running = {pool.submit(c.advance, arrays): c for c in chains if not c.finished and not c.failed}
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+    if save is not None:
+        save()
+    return Outcome(chains, interrupted, compile_seconds, time.perf_counter() - began)
+
+
+def _first(pool, chains, arrays, progress):
+    """Compile by making the first chain's first chunk in a thread, so that Ctrl-C and the progress line stay alive."""
+    began = time.perf_counter()
+    progress.compiling(None)
+    future = pool.submit(chains[0].advance, arrays)
+    while not future.done():
+        concurrent.futures.wait([future], timeout=0.2)
+    future.result()
+    took = time.perf_counter() - began
+    _report(progress, chains[0])
+    return took
+
+
+def _report(progress, chain):
+    for i, (divergences, gradients) in enumerate(zip(chain.divergences, chain.gradients, strict=True)):
+        progress.update(chain.first + i, chain.done, int(divergences), chain.step_size, float(gradients))

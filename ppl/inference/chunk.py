@@ -1,0 +1,348 @@
+"""The compiled part of sampling: any number of transitions, as one pure function.
+
+    state, outputs = run(state, data, n, options)
+
+One program finds a start, searches a step size, warms up and draws; all of these are calls of the kernel's `step` in
+one place, so the log density and its gradient appear once in what is compiled. How many transitions are made, the
+length of the warm-up and all other choices are inputs.
+
+Two loops. The outer one goes through stages: a candidate for the start, a trial of the search, or one warm-up
+transition, each followed by what is learnt from it. Once nothing is left to learn, the inner loop makes all
+remaining transitions, and does nothing but step and record.
+
+Randomness is counter based: the key of a step is (two words hashed on the host from the user's key and the number of the
+chain, the second plus the number of the step). So draws are equal bit for bit however they are cut into chunks.
+
+The first state is built in numpy: eager jax would compile dozens of small programs.
+"""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ppl.inference import hmc, metropolis, nuts, warmup, whitening
+from ppl.inference.warmup import Options
+
+START, SEARCH, RUN, FAILED = 0, 1, 2, 3
+MOST_STARTS = 100  # candidates
+START_RADIUS = 2.0  # candidates are uniform in (-2, 2) per free entry
+
+
+class Chain(NamedTuple):
+    """One chain.
+
+    Args:
+      key: two words.
+      tick: steps of the kernel so far, of any kind.
+      phase: START, SEARCH, RUN or FAILED.
+      attempt: candidates for the start so far.
+      start: the start as given.
+      free: which of its entries may be redrawn.
+      kernel: the kernel's state.
+      tuning: what the warm-up has learnt.
+    """
+
+    key: Any
+    tick: Any
+    phase: Any
+    attempt: Any
+    start: Any
+    free: Any
+    kernel: Any
+    tuning: Any
+
+
+class State(NamedTuple):
+    """All that is needed to go on: transitions made so far, and the chain (or chains, with a leading axis)."""
+
+    iteration: Any
+    chain: Chain
+
+
+def options(num_warmup=400, target_accept=None, max_depth=10, num_steps=None):
+    """Return `Options` of fixed dtypes; None is the kernel's default (for `num_steps`: learnt)."""
+    return Options(
+        np.int32(num_warmup),
+        np.float32(0.0 if target_accept is None else target_accept),
+        np.int32(max_depth),
+        np.int32(0 if num_steps is None else num_steps),
+    )
+
+
+def tuner(kernel, metric="diagonal", deepest=10):
+    """Return the tuner of a kernel by its name."""
+    if kernel == "metropolis":
+        return warmup.WalkTuner()
+    return warmup.GradientTuner({"hmc": hmc, "nuts": nuts}[kernel], whitening.METRICS[metric], deepest)
+
+
+def chain_words(key_words, chain):
+    """Hash the words of a key and the number of a chain to the two words of the chain's own key."""
+    text = np.asarray([*np.asarray(key_words).ravel(), chain], np.uint32).astype("<u4").tobytes()
+    return np.frombuffer(hashlib.sha256(text).digest()[:8], "<u4").astype(np.uint32)
+
+
+def initial_state(
+    kernel, start, free, key_words, chain, metric="diagonal", step_size=None, scale=None, chains=None, redraw_first=False
+):
+    """Build the state before the first transition, in numpy.
+
+    Args:
+      kernel: "nuts", "hmc" or "metropolis".
+      start: pytree of float arrays, usually one flat vector; with `chains`, each has a leading axis of that length.
+      free: pytree of bools like `start`: entries that are redrawn while the density is not finite.
+      key_words: the words of the user's key.
+      chain: number of the (first) chain.
+      metric: "diagonal", "dense" or "identity".
+      step_size: first step size; None to search one.
+      scale: first standard deviation of a random walk's proposal; None for 2.38 / sqrt(size).
+      chains: None, or the length of the leading axis.
+      redraw_first: whether the free entries of the first candidate are drawn too.
+    """
+    start, free = jax.tree.map(np.asarray, start), jax.tree.map(lambda x: np.asarray(x, np.bool_), free)
+    if chains is not None:
+        parts = [
+            initial_state(
+                *(kernel, *(jax.tree.map(lambda x: x[i], t) for t in (start, free)), key_words, chain + i, metric),  # noqa: B023
+                step_size=step_size,
+                scale=scale,
+                redraw_first=redraw_first,
+            ).chain
+            for i in range(chains)
+        ]
+        return State(np.int32(0), jax.tree.map(lambda *x: np.stack(x), *parts))
+    learner = tuner(kernel, metric)
+    real = jax.tree.leaves(start)[0].dtype
+    lowest, zeros = np.asarray(-np.inf, real), jax.tree.map(np.zeros_like, start)
+    if kernel == "metropolis":
+        state, tuning = metropolis.State(start, lowest), learner.initial(start, scale)
+    else:
+        state, tuning = hmc.State(start, lowest, zeros), learner.initial(start, step_size)
+    attempt = np.int32(1 if redraw_first else 0)
+    return State(
+        np.int32(0),
+        Chain(chain_words(key_words, chain), np.int32(0), np.int32(START), attempt, start, free, state, tuning),
+    )
+
+
+class _Progress(NamedTuple):
+    """What the loops carry."""
+
+    state: State
+    draws: Any
+    stats: Any
+    done: Any
+    kept: Any
+    divergences: Any
+    gradients: Any
+    info: Any
+
+
+def build(
+    kernel: str,
+    log_density: Callable,
+    record: Callable,
+    *,
+    length: int,
+    metric: str = "diagonal",
+    thin: int = 1,
+    keep_warmup: bool = False,
+    chains: int | None = None,
+    deepest: int = 10,
+) -> Callable:
+    """Return the pure function `run(state, data, n, options) -> (state, outputs)`.
+
+    Args:
+      kernel: "nuts", "hmc" or "metropolis".
+      log_density: `log_density(position, data)`, a scalar of the position's dtype.
+      record: `record(position, data)`, a dict of arrays, evaluated once per kept draw.
+      length: rows of the buffers of one call.
+      metric: "diagonal", "dense" or "identity".
+      thin: every `thin`-th transition after the warm-up is kept.
+      keep_warmup: whether warm-up transitions are kept too, all of them.
+      chains: None for one chain; k for k chains in lockstep, with a chain axis in states and after the draw axis in
+        outputs. Meant for kernels of fixed cost: other kernels wait for the slowest chain.
+      deepest: largest `max_depth` that the program has room for (nuts).
+    """
+    learner = tuner(kernel, metric, deepest)
+    log_density, record = jax.jit(log_density, inline=True), jax.jit(record, inline=True)  # so that each is traced once
+    batched = (lambda f, axes=0: jax.vmap(f, axes)) if chains is not None else (lambda f, axes=0: f)
+
+    def run(state, data, n, options):
+        def density(position):
+            return log_density(position, data)
+
+        def observe(chain, info):
+            return record(chain.kernel.position, data), learner.statistics(chain.tuning, chain.kernel, info)
+
+        def prepare(chain):
+            return _candidate(chain)
+
+        def settings(chain, adapting):
+            return learner.settings(chain.tuning, options, chain.phase == SEARCH, adapting)
+
+        def step(chain, told, together):
+            return _step(learner, density, chain, told, together)
+
+        def learn(chain, info, iteration, adapting):
+            return _learn(learner, chain, info, iteration, adapting, options)
+
+        def transition(carry, told, ready):
+            chain, info = batched(step, (0, 0, None))(carry.state.chain, told, ready)
+            draws, stats = batched(observe)(chain, info)
+            iteration = carry.state.iteration
+            sampling = iteration >= options.num_warmup
+            keep = ready & jnp.where(sampling, (iteration + 1 - options.num_warmup) % thin == 0, keep_warmup)
+            diverged = stats.get("diverging", jnp.bool_(False)) & ready & sampling
+            moved = ready.astype(jnp.int32)
+            return _Progress(
+                State(iteration + moved, chain),
+                *jax.tree.map(lambda b, x: _write(b, x, carry.kept), (carry.draws, carry.stats), (draws, stats)),
+                carry.done + moved,
+                carry.kept + keep.astype(jnp.int32),
+                carry.divergences + diverged.astype(jnp.int32),
+                carry.gradients + info.gradients,
+                info,
+            )
+
+        def stage(carry):
+            chain = batched(prepare)(carry.state.chain)
+            ready = jnp.all(chain.phase == RUN)
+            adapting = ready & (carry.state.iteration < options.num_warmup)
+            told = batched(settings, (0, None))(chain, adapting)
+            most = jnp.where(ready & ~adapting, n, carry.done + 1)
+            first = carry._replace(state=State(carry.state.iteration, chain))
+
+            def more(inner):
+                going, inner = inner
+                return going & (inner.done < most) & (inner.kept < length)
+
+            def body(inner):
+                return ready, transition(inner[1], told, ready)
+
+            after = jax.lax.while_loop(more, body, (jnp.bool_(True), first))[1]
+            iteration = carry.state.iteration
+            chain = batched(learn, (0, 0, None, None))(after.state.chain, after.info, iteration, adapting)
+            return after._replace(state=State(after.state.iteration, chain))
+
+        def going(carry):
+            return (carry.done < n) & (carry.kept < length) & ~jnp.any(carry.state.chain.phase == FAILED)
+
+        n = jnp.asarray(n, jnp.int32)
+        carry = jax.lax.while_loop(going, stage, _blank(state, batched, step, settings, observe, length))
+        chain = carry.state.chain
+        outputs = {
+            "draws": carry.draws,
+            "stats": carry.stats,
+            "kept": carry.kept,
+            "done": carry.done,
+            "divergences": carry.divergences,
+            "gradients": carry.gradients,
+            "phase": chain.phase,
+            "step_size": batched(learner.size)(chain.tuning),
+        }
+        return carry.state, outputs
+
+    return run
+
+
+def _blank(state, batched, step, settings, observe, length):
+    """Return the loop's first carry: buffers of the right shapes, and counters at 0."""
+
+    def probe(chain):
+        chain, info = step(chain, settings(chain, jnp.bool_(False)), jnp.bool_(True))
+        return observe(chain, info), info, jnp.int32(0)
+
+    (draws, stats), info, count = jax.eval_shape(batched(probe), state.chain)
+    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (info, count))
+    draws, stats = jax.tree.map(lambda x: jnp.zeros((length, *x.shape), x.dtype), (draws, stats))
+    state = jax.tree.map(jnp.asarray, state)
+    return _Progress(state, draws, stats, jnp.int32(0), jnp.int32(0), zeros[1], zeros[1], zeros[0])
+
+
+def _write(buffer, value, row):
+    return jax.lax.dynamic_update_index_in_dim(buffer, value, row, 0)
+
+
+def _candidate(chain):
+    """Before a start is found: put the next candidate into the kernel's state, not yet evaluated."""
+    starting = chain.phase == START
+    word = hmc.scramble(chain.key[0] ^ hmc.scramble(chain.key[1] + chain.tick.astype(jnp.uint32)))
+    leaves, structure = jax.tree.flatten(chain.start)
+    free, sizes = jax.tree.leaves(chain.free), [leaf.size for leaf in leaves]
+    candidate = []
+    for leaf, mask, before in zip(leaves, free, np.cumsum([0, *sizes[:-1]]), strict=True):
+        index = jnp.arange(before, before + leaf.size, dtype=jnp.uint32).reshape(leaf.shape)
+        drawn = START_RADIUS * (2 * hmc.uniform(word, index, leaf.dtype) - 1)
+        candidate.append(jnp.where(mask & (chain.attempt > 0), drawn, leaf))
+    kernel = chain.kernel._replace(
+        position=hmc.select(starting, jax.tree.unflatten(structure, candidate), chain.kernel.position),
+        log_density=jnp.where(starting, -jnp.inf, chain.kernel.log_density),
+    )
+    if hasattr(kernel, "gradient"):
+        zeros = jax.tree.map(jnp.zeros_like, kernel.gradient)
+        kernel = kernel._replace(gradient=hmc.select(starting, zeros, kernel.gradient))
+    return chain._replace(kernel=kernel)
+
+
+def _step(learner, density, chain, told, together):
+    """One step of the kernel. `together`: all chains are ready, and move; else only those that are not."""
+    count = chain.tick.astype(jnp.uint32)
+    key = jax.random.wrap_key_data(jnp.stack([chain.key[0], chain.key[1] + count]), impl="threefry2x32")
+    moved, info = learner.step(key, density, told, chain.kernel)
+    active = together | (chain.phase != RUN)
+    kernel = hmc.select(active & (chain.phase != SEARCH), moved, chain.kernel)
+    return chain._replace(kernel=kernel, tick=chain.tick + active.astype(jnp.int32)), info
+
+
+def _learn(learner, chain, info, iteration, adapting, options):
+    """After a stage: judge the candidate, go on with the search, or tune."""
+
+    def judge(chain):
+        finite = [jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(chain.kernel)]
+        good = jnp.all(jnp.stack(finite))
+        tuning, search = learner.begin(chain.tuning, chain.kernel, options)
+        attempt = chain.attempt + 1
+        hopeless = ~jnp.any(jnp.stack([jnp.any(x) for x in jax.tree.leaves(chain.free)]))
+        failed = (attempt >= MOST_STARTS) | hopeless
+        phase = jnp.where(good, jnp.where(search, SEARCH, RUN), jnp.where(failed, FAILED, START))
+        tuning = hmc.select(good, tuning, chain.tuning)
+        return chain._replace(tuning=tuning, phase=phase.astype(jnp.int32), attempt=attempt)
+
+    def search(chain):
+        tuning, over = learner.search(chain.tuning, info, options)
+        return chain._replace(tuning=tuning, phase=jnp.where(over, RUN, SEARCH).astype(jnp.int32))
+
+    def adapt(chain):
+        tuning, again = learner.update(chain.tuning, chain.kernel, info, iteration, options)
+        return chain._replace(tuning=tuning, phase=jnp.where(again, SEARCH, RUN).astype(jnp.int32))
+
+    def rest(chain):
+        return chain
+
+    branch = jnp.where(adapting, 2, jnp.where(chain.phase < RUN, chain.phase, 3))
+    return jax.lax.switch(branch, [judge, search, adapt, rest], chain)
+
+
+def step_size(state):
+    """Return the step size of a state, or the standard deviation of a random walk's proposal."""
+    tuning = state.chain.tuning
+    if isinstance(tuning, warmup.Walk):
+        factor = np.exp(np.asarray(tuning.log_factor))
+        return jax.tree.map(lambda s: factor.reshape(factor.shape + (1,) * (np.ndim(s) - factor.ndim)) * s, tuning.spread)
+    return np.asarray(tuning.step_size)
+
+
+def inverse_metric(state):
+    """Return the inverse metric that a state has learnt: A A^T, a vector if it is diagonal."""
+    scale = state.chain.tuning.scale
+    if isinstance(scale, whitening.Dense):
+        factor = np.asarray(scale.factor)
+        return factor @ np.swapaxes(factor, -1, -2)
+    if isinstance(scale, whitening.Diagonal):
+        return jax.tree.map(lambda s: np.asarray(s) ** 2, scale.scale)
+    return jax.tree.map(lambda x: np.ones(np.shape(x), np.asarray(x).dtype), state.chain.start)

@@ -1,0 +1,248 @@
+"""Hamiltonian Monte Carlo: one transition.
+
+    H(q, r) = -log_density(q) + |r|^2 / 2        (r: momentum in whitened coordinates, see `whitening`)
+
+`init` and `step` are pure and know nothing of models, devices or loops over draws; drive them with `jax.lax.scan`, a
+Python loop, or `chunk`. The leapfrog and the random helpers here are shared with `nuts`.
+
+A state whose log density is -inf counts as not yet evaluated: `step` then evaluates it where it is and moves nowhere,
+so that a program needs no second copy of the gradient for its first point.
+
+Reference: Neal (2011), Handbook of MCMC, ch. 5.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ppl.inference import whitening
+
+LONGEST = 1024  # leapfrogs after which the search for a U-turn gives up
+DIVERGENT = 1000.0  # energy error that counts as a divergence
+
+
+class Settings(NamedTuple):
+    """What one transition is told.
+
+    Args:
+      step_size: scalar, > 0.
+      num_steps: leapfrogs per trajectory; a vector of integers means that one of them is drawn with equal chances.
+      scale: a whitening.
+      measure: whether to go on until the trajectory turns back, only to report when it did (for the warm-up).
+    """
+
+    step_size: Any
+    num_steps: Any
+    scale: Any = whitening.Identity()
+    measure: Any = False
+
+
+class State(NamedTuple):
+    """Where the chain is.
+
+    Args:
+      position: pytree of unconstrained arrays.
+      log_density: scalar.
+      gradient: pytree like the position.
+    """
+
+    position: Any
+    log_density: Any
+    gradient: Any
+
+
+class Info(NamedTuple):
+    """What is reported of one transition; names as in ArviZ's schema, then three for the warm-up.
+
+    Args:
+      acceptance_rate: probability of accepting the proposal.
+      energy: H of the state that was kept.
+      energy_error: H at the end of the trajectory minus H at its beginning.
+      n_steps: leapfrogs to the proposal.
+      int_time: step size times the leapfrogs to the proposal.
+      diverging: whether the energy error passed 1000 or was not finite.
+      symmetric_acceptance: `2 min(1, w) / (1 + w)` with w the ratio of the densities; treats gains and losses alike.
+      turn: leapfrogs until the trajectory turned back (`measure` only).
+      gradients: evaluations of the gradient, at most `LONGEST`.
+    """
+
+    acceptance_rate: Any
+    energy: Any
+    energy_error: Any
+    n_steps: Any
+    int_time: Any
+    diverging: Any
+    symmetric_acceptance: Any
+    turn: Any
+    gradients: Any
+
+
+def init(log_density, position):
+    """Evaluate a position: the first state of a chain."""
+    return State(position, *jax.value_and_grad(log_density)(position))
+
+
+def unevaluated(position):
+    """Return a state that the next `step` will evaluate, and not move."""
+    lowest = jnp.asarray(-jnp.inf, float_type(position))
+    return State(position, lowest, jax.tree.map(jnp.zeros_like, position))
+
+
+def step(key, log_density, settings, state):
+    """One transition that leaves `exp(log_density)` invariant.
+
+    The proposal is the state after `num_steps` leapfrogs. A trajectory with a point of zero or undefined density is
+    rejected, which is reversible: the way back passes the same points.
+
+    Returns:
+      The next `State` and an `Info`.
+    """
+    real = float_type(state.position)
+    fresh = state.log_density == -jnp.inf
+    momentum, words = draw_momentum(key, state.position)
+    size = jnp.where(fresh, 0, jnp.asarray(settings.step_size, real))
+    steps = jnp.where(fresh, 1, _choose_length(settings.num_steps, words[1]))
+    measure = jnp.asarray(settings.measure) & ~fresh
+    begin = _Path(
+        *(state.position, momentum, state.gradient, state.log_density, jax.tree.map(jnp.zeros_like, momentum)),
+        *(state, momentum, jnp.int32(0), jnp.bool_(False), jnp.bool_(False)),
+    )
+
+    def going(path):
+        longer = (path.count < steps) | (measure & ~path.turned & (path.count < LONGEST))
+        return longer & ~path.broken
+
+    def advance(path):
+        position, momentum, gradient, value, half = leapfrog(
+            log_density, size, settings.scale, path.position, path.momentum, path.gradient
+        )
+        count = path.count + 1
+        travel = jax.tree.map(jnp.add, path.travel, half)
+        point = select(count == steps, State(position, value, gradient), path.proposal)
+        end = select(count == steps, momentum, path.end)
+        turned = path.turned | (dots((travel, momentum))[0] < 0)
+        broken = ~jnp.isfinite(value) & ~fresh
+        return _Path(position, momentum, gradient, value, travel, point, end, count, turned, broken)
+
+    path = jax.lax.while_loop(going, advance, begin)
+    missed = path.broken & (path.count <= steps)
+    before = half_square(momentum) - state.log_density
+    after = half_square(path.end) - path.proposal.log_density
+    error = jnp.where(fresh, 0, after - before)
+    error = jnp.where(missed, jnp.inf, error)
+    weight = jnp.exp(jnp.minimum(-error, 80))
+    weight = jnp.where(jnp.isnan(weight), 0, weight)
+    rate = jnp.minimum(weight, 1)
+    accept = uniform(words[0], 0, real) < rate
+    info = Info(
+        acceptance_rate=rate,
+        energy=jnp.where(accept, after, before),
+        energy_error=error,
+        n_steps=steps,
+        int_time=size * steps.astype(real),
+        diverging=~(error < DIVERGENT),
+        symmetric_acceptance=2 * rate / (1 + weight),
+        turn=path.count,
+        gradients=path.count,
+    )
+    return select(accept, path.proposal, state), info
+
+
+class _Path(NamedTuple):
+    """A trajectory on its way."""
+
+    position: Any
+    momentum: Any
+    gradient: Any
+    log_density: Any
+    travel: Any
+    proposal: Any
+    end: Any
+    count: Any
+    turned: Any
+    broken: Any
+
+
+def _choose_length(num_steps, word):
+    lengths = jnp.asarray(num_steps, jnp.int32)
+    if lengths.ndim == 0:
+        return lengths
+    chosen = scramble(word) % jnp.uint32(lengths.shape[0])
+    return lengths[chosen.astype(jnp.int32)]
+
+
+def leapfrog(log_density, step_size, scale, position, momentum, gradient):
+    """One leapfrog in whitened coordinates [Neal 5.2.3].
+
+    Returns:
+      position, momentum, gradient, log density, and the momentum half way (proportional to the whitened displacement).
+    """
+    half = shift(momentum, 0.5 * step_size, scale.transpose(gradient))
+    position = shift(position, step_size, scale.apply(half))
+    value, gradient = jax.value_and_grad(log_density)(position)
+    momentum = shift(half, 0.5 * step_size, scale.transpose(gradient))
+    return position, momentum, gradient, value, half
+
+
+def shift(tree, factor, direction):
+    """Return `tree + factor * direction`."""
+    return jax.tree.map(lambda x, d: x + factor * d, tree, direction)
+
+
+def select(condition, first, second):
+    """Return one of two pytrees."""
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), first, second)
+
+
+def dots(*pairs):
+    """Inner products of pairs of pytrees, as a list of scalars.
+
+    They are written next to each other, so that over sharded leaves the compiler sums all of them in one exchange.
+    """
+    return [
+        sum(jnp.sum(x * y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)) for a, b in pairs
+    ]
+
+
+def half_square(momentum):
+    """Kinetic energy, |r|^2 / 2."""
+    return 0.5 * dots((momentum, momentum))[0]
+
+
+def float_type(tree):
+    """Return the dtype of the first leaf: log densities and step sizes are kept in it."""
+    return jnp.result_type(jax.tree.leaves(tree)[0])
+
+
+def draw_momentum(key, position):
+    """Draw a standard normal pytree like `position`, and four random words.
+
+    A single leaf takes one call of the generator; more leaves take one each.
+    """
+    leaves, structure = jax.tree.flatten(position)
+    if len(leaves) > 1:
+        keys = [jax.random.fold_in(key, i) for i in range(len(leaves))]
+        normals = [jax.random.normal(k, jnp.shape(x), x.dtype) for k, x in zip(keys, leaves, strict=True)]
+        return jax.tree.unflatten(structure, normals), jax.random.bits(key, (4,))
+    (leaf,) = leaves
+    real = float_type(leaf)
+    width = jnp.finfo(real).bits
+    bits = jax.random.bits(key, (jnp.size(leaf) + 4,), f"uint{width}")
+    signed = jax.lax.bitcast_convert_type(bits[4:], f"int{width}").astype(real)
+    open_interval = jnp.clip(signed * 2.0 ** (1 - width), -1 + jnp.finfo(real).epsneg, 1 - jnp.finfo(real).epsneg)
+    normal = 2**0.5 * jax.lax.erf_inv(open_interval)
+    return jax.tree.unflatten(structure, [normal.reshape(jnp.shape(leaf))]), bits[:4].astype(jnp.uint32)
+
+
+def scramble(x):
+    """Mix the bits of 32-bit words (Wellons' lowbias32, a bijection)."""
+    x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
+    x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
+    return x ^ (x >> 16)
+
+
+def uniform(word, index, real):
+    """Uniform number in [0, 1) with 24 bits, the `index`-th of the stream named by a random word."""
+    index = jnp.asarray(index).astype(jnp.uint32)
+    return (scramble(word ^ (index * jnp.uint32(0x9E3779B9))) >> 8).astype(real) * 2.0**-24

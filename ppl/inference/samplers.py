@@ -1,0 +1,346 @@
+"""The samplers as users call them: `hmc`, `nuts`, `metropolis`. Each describes a `chains.Job`, runs it and returns a `Posterior`."""
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from ppl.errors import DataError, ModelError, listed, suggest
+from ppl.inference import cache, chains, checkpoint, chunk, concerns
+from ppl.inference.posterior import Posterior
+from ppl.inference.progress import Progress
+from ppl.inference.start import Layout, no_start, seed_words
+from ppl.tracing.bind import Bound, bind
+from ppl.tracing.handle import model_name
+from ppl.version import versions
+
+COMMON = """
+    Args:
+      model: a generator function that yields random variables.
+      data: one mapping: arguments of the model, and values of the random variables to observe.
+      chains: how many chains.
+      draws: how many draws each chain keeps.
+      warmup: how many transitions each chain makes before, to tune itself; they are not kept.
+      seed: an int, or a jax key of either kind. The same seed gives the same draws.
+      init: starting values on the natural scale, by name; the rest starts at random. With a leading axis of length
+        `chains`, one for each chain.
+      keep: names of the variables whose draws are kept; by default all. With `keep`, running means and standard
+        deviations of all variables are in `posterior.moments`, and memory does not grow with the number of draws.
+      track: a function of `{name: value}` that returns a dict of arrays; recorded for each draw in `posterior.tracked`.
+      thin: keep every `thin`-th draw.
+      dims: names of the axes of variables, `{"theta": ["school"]}`.
+      coords: labels along these axes, `{"school": names}`.
+      progress: False for none; by default one line on standard error.
+      checkpoint: a file. The run is saved there now and then and at its end; the same call again goes on from it, also
+        inside warm-up, and with more `draws` it adds draws. Draws are those of an uninterrupted run, bit for bit.
+      keep_warmup: whether `posterior.warmup` keeps the draws of the warm-up.
+"""
+
+
+def nuts(
+    model: Callable[..., Any],
+    data: Mapping[str, Any] | None = None,
+    *,
+    chains: int = 4,
+    draws: int = 1000,
+    warmup: int = 400,
+    seed: Any = 0,
+    init: Mapping[str, Any] | None = None,
+    keep: Sequence[str] | None = None,
+    track: Callable[[dict], dict] | None = None,
+    thin: int = 1,
+    dims: Mapping[str, Sequence[str]] | None = None,
+    coords: Mapping[str, Sequence[Any]] | None = None,
+    progress: bool | None = None,
+    checkpoint: str | os.PathLike | None = None,
+    keep_warmup: bool = False,
+    target_accept: float = 0.8,
+    max_depth: int = 10,
+    step_size: float | None = None,
+    metric: str = "diagonal",
+) -> Posterior:
+    """Sample the posterior by the No-U-Turn Sampler. Two arguments are enough: `infer.nuts(model, data)`.
+    {common}
+      target_accept: the mean acceptance that the step size is tuned for; closer to 1 means smaller steps.
+      max_depth: at most `2**max_depth` gradients a draw.
+      step_size: the first step size; with `warmup=0` the one that is used. By default it is searched.
+      metric: "diagonal" (from draws and gradients), "dense" or "identity".
+
+    Multinomial NUTS with the generalized U-turn criterion, iterative. References: Hoffman and Gelman (2014), JMLR 15;
+    Betancourt (2017), arXiv 1701.02434; Seyboldt, Carlson, Carpenter (2026), arXiv 2603.18845 for the metric.
+
+    Raises:
+      ModelError: a name, a shape or a role does not fit; a latent variable is discrete.
+      DataError: an entry of `data` cannot be used.
+      StartError: no starting point with a finite density was found.
+    """
+    job = _job(
+        "nuts", chains=chains, draws=draws, warmup=warmup, thin=thin, keep=keep, track=track, keep_warmup=keep_warmup,
+        metric=metric, step_size=step_size, target_accept=target_accept, max_depth=max_depth,
+    )  # fmt: skip
+    return _run(job, model, data, seed, init, dims, coords, progress, checkpoint)
+
+
+def hmc(
+    model: Callable[..., Any],
+    data: Mapping[str, Any] | None = None,
+    *,
+    chains: int = 4,
+    draws: int = 1000,
+    warmup: int = 400,
+    seed: Any = 0,
+    init: Mapping[str, Any] | None = None,
+    keep: Sequence[str] | None = None,
+    track: Callable[[dict], dict] | None = None,
+    thin: int = 1,
+    dims: Mapping[str, Sequence[str]] | None = None,
+    coords: Mapping[str, Sequence[Any]] | None = None,
+    progress: bool | None = None,
+    checkpoint: str | os.PathLike | None = None,
+    keep_warmup: bool = False,
+    target_accept: float = 0.8,
+    num_steps: int | None = None,
+    step_size: float | None = None,
+    metric: str = "diagonal",
+) -> Posterior:
+    """Sample the posterior by Hamiltonian Monte Carlo. Two arguments are enough: `infer.hmc(model, data)`.
+    {common}
+      target_accept: the mean acceptance that the step size is tuned for; closer to 1 means smaller steps.
+      num_steps: leapfrog steps of each trajectory. By default the length is learned in warm-up, from the times at which
+        trajectories turn back, and drawn anew for each trajectory.
+      step_size: the first step size; with `warmup=0` the one that is used. By default it is searched.
+      metric: "diagonal" (from draws and gradients), "dense" or "identity".
+
+    References: Neal (2011), Handbook of MCMC, ch. 5; Wu, Stoehr, Robert (2018), arXiv 1810.04449 for the trajectory length.
+
+    Raises:
+      ModelError: a name, a shape or a role does not fit; a latent variable is discrete.
+      DataError: an entry of `data` cannot be used.
+      StartError: no starting point with a finite density was found.
+    """
+    job = _job(
+        "hmc", chains=chains, draws=draws, warmup=warmup, thin=thin, keep=keep, track=track, keep_warmup=keep_warmup,
+        metric=metric, step_size=step_size, target_accept=target_accept, num_steps=num_steps,
+    )  # fmt: skip
+    return _run(job, model, data, seed, init, dims, coords, progress, checkpoint)
+
+
+def metropolis(
+    model: Callable[..., Any],
+    data: Mapping[str, Any] | None = None,
+    *,
+    chains: int = 4,
+    draws: int = 1000,
+    warmup: int = 400,
+    seed: Any = 0,
+    init: Mapping[str, Any] | None = None,
+    keep: Sequence[str] | None = None,
+    track: Callable[[dict], dict] | None = None,
+    thin: int = 1,
+    dims: Mapping[str, Sequence[str]] | None = None,
+    coords: Mapping[str, Sequence[Any]] | None = None,
+    progress: bool | None = None,
+    checkpoint: str | os.PathLike | None = None,
+    keep_warmup: bool = False,
+    scale: float | None = None,
+) -> Posterior:
+    """Sample the posterior by random-walk Metropolis: many cheap steps in many chains, every position kept.
+    {common}
+      scale: standard deviation of the proposal on free space; with `warmup=0` the one that is used. By default it is
+        learned in warm-up, for each variable.
+
+    References: Metropolis et al. (1953), J. Chem. Phys. 21; Roberts, Gelman, Gilks (1997), Ann. Appl. Probab. 7, for the
+    acceptance that the scale is tuned to (0.44 in one dimension, 0.234 in many).
+
+    Raises:
+      ModelError: a name, a shape or a role does not fit; a latent variable is discrete.
+      DataError: an entry of `data` cannot be used.
+      StartError: no starting point with a finite density was found.
+    """
+    job = _job(
+        "metropolis", chains=chains, draws=draws, warmup=warmup, thin=thin, keep=keep, track=track, keep_warmup=keep_warmup,
+        scale=scale,
+    )  # fmt: skip
+    return _run(job, model, data, seed, init, dims, coords, progress, checkpoint)
+
+
+for _sampler in (nuts, hmc, metropolis):
+    _sampler.__doc__ = (_sampler.__doc__ or "").replace("    {common}\n", COMMON)
+
+
+def _job(kernel, *, keep, num_steps=None, target_accept=None, max_depth=10, metric="diagonal", **fields):
+    """Return a checked `chains.Job`."""
+    for name, least in (("chains", 1), ("draws", 0), ("warmup", 0), ("thin", 1)):
+        value = fields[name]
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise ModelError(f"{name}={value!r}: give a whole number, at least {least}")
+    for name in ("step_size", "scale"):
+        value = fields.get(name)
+        if value is not None and not np.all((np.asarray(value) > 0) & np.isfinite(np.asarray(value))):
+            raise ModelError(f"{name}={value!r} must be positive")
+    if target_accept is not None and not 0 < target_accept < 1:
+        raise ModelError(f"target_accept={target_accept!r} must be between 0 and 1; 0.8 is usual, 0.95 careful")
+    if num_steps is not None and (not isinstance(num_steps, int | np.integer) or num_steps < 1):
+        raise ModelError(f"num_steps={num_steps!r}: give a whole number, at least 1")
+    if not isinstance(max_depth, int | np.integer) or not 1 <= max_depth <= 10:
+        raise ModelError(f"max_depth={max_depth!r}: give a whole number from 1 to 10")
+    if metric not in ("diagonal", "dense", "identity"):
+        raise ModelError(f"metric={metric!r} is none of 'diagonal', 'dense', 'identity'.{suggest(metric, ['diagonal', 'dense'])}")
+    if isinstance(keep, str):
+        raise ModelError(f"keep={keep!r}: give a list of names, [{keep!r}]")
+    options = chunk.options(
+        num_warmup=fields["warmup"], target_accept=target_accept, max_depth=max_depth, num_steps=num_steps
+    )
+    settings = dict(num_steps=num_steps, target_accept=target_accept)
+    if kernel == "nuts":
+        settings["max_depth"] = max_depth
+    job = chains.Job(kernel, keep=None if keep is None else tuple(keep), metric=metric, options=options, **fields)
+    return job, settings
+
+
+def _run(job_settings, model, data, seed, init, dims, coords, progress, path):
+    """Run a job from model to result."""
+    began = time.perf_counter()
+    job, settings = job_settings
+    cache.enable()
+    bound = bind(model, data)
+    layout = Layout.of(bound.structure)
+    known = bound.structure.recorded
+    for name in job.keep or ():
+        if name not in known:
+            raise ModelError(f"keep has {name!r}, which is no random variable to keep ({listed(known)}).{suggest(name, known)}")
+    words = seed_words(seed)
+    arrays = jax.device_put(bound.arrays)
+    program = chains.prepare(bound, layout, job)
+    parts = chains.first_states(bound, layout, job, program, words, init)
+    stored = None
+    if path is not None:
+        stored = checkpoint.Checkpoint(path, bound, job, settings, words)
+        stored.restore(parts)
+    line = Progress(job.transitions, job.warmup, job.chains, progress)
+    try:
+        outcome = chains.run(parts, arrays, line, save=None if stored is None else lambda: stored.save(parts))
+    except BaseException:
+        line.close("stopped by an error")
+        raise
+    failed = next((c for c in parts if c.failed), None)
+    if failed is not None:
+        line.close("no start found")
+        raise _start_error(bound, layout, failed)
+    line.close("interrupted" if outcome.interrupted else None)
+    posterior = _posterior(bound, job, settings, seed, words, dims, coords, parts, outcome, time.perf_counter() - began)
+    concerns.warn(posterior.warnings())
+    return posterior
+
+
+def _start_error(bound, layout, chain):
+    state = jax.device_get(chain.state)
+    position, attempt = state.chain.kernel.position, state.chain.attempt
+    if chain.program.block:
+        row = int(np.argmax(np.asarray(state.chain.phase) == 3))
+        position, attempt = position[row], np.asarray(attempt)[row]
+    return no_start(bound, layout, position, int(attempt))
+
+
+def _posterior(bound, job, settings, seed, words, dims, coords, parts, outcome, seconds):
+    """Put the chains together."""
+    structure = bound.structure
+    count = min(c.kept for c in parts)
+    count_warmup = min(c.kept_warmup for c in parts)
+
+    def gather(group, kind, n):
+        names = dict.fromkeys(name for part in parts for g, k, name in part.rows if (g, k) == (group, kind))
+        if any((group, kind, name) not in part.rows for part in parts for name in names):
+            return {}
+        return {name: _stack([part.rows[group, kind, name] for part in parts], n) for name in names}
+
+    draws, stats = gather("draws", "value", count), gather("draws", "stats", count)
+    if not count:
+        draws = _empty(structure, job)
+    labels = _labels(bound)
+    moments = _moments(parts)
+    state = checkpoint.flat_states(parts)
+    warmup = None
+    if job.keep_warmup:
+        warmup = {"draws": gather("warmup", "value", count_warmup), "stats": gather("warmup", "stats", count_warmup)}
+    if job.kernel != "metropolis":
+        inverse = [np.asarray(chunk.inverse_metric(c.state)) for c in parts]
+        state["inv_metric"] = np.concatenate([m if c.program.block else m[None] for m, c in zip(inverse, parts, strict=True)])
+    return Posterior(
+        draws=draws,
+        stats=stats,
+        dims={**labels[0], **{k: tuple(v) for k, v in (dims or {}).items()}},
+        coords={**labels[1], **(coords or {})},
+        settings={
+            "algorithm": job.kernel,
+            "model": model_name(structure.model),
+            "chains": job.chains,
+            "draws": job.draws,
+            "warmup": job.warmup,
+            "thin": job.thin,
+            "metric": job.metric,
+            "latents": list(structure.latents),
+            "observed": list(structure.observed),
+            **{k: v for k, v in settings.items() if v is not None},
+        },
+        timings={
+            "compile": outcome.compile_seconds,
+            "warmup": sum(c.warmup_seconds for c in parts),
+            "sampling": sum(c.seconds - c.warmup_seconds for c in parts),
+            "total": seconds,
+        },
+        seed=[int(w) for w in words],
+        versions=versions(),
+        state=state,
+        warmup=warmup,
+        interrupted=outcome.interrupted,
+        tracked=gather("draws", "track", count),
+        moments=moments,
+        roles={n: "derived" if n in structure.derived else "latent" for n in draws},
+    )
+
+
+def _stack(arrays, count):
+    """Return [chain, draw, ...] of the first `count` draws, without a copy where there is one block."""
+    if len(arrays) == 1:
+        return arrays[0][:, :count]
+    return np.concatenate([a[:, :count] for a in arrays])
+
+
+def _empty(structure, job):
+    every = {**structure.latents, **structure.derived}
+    return {
+        n: np.zeros((job.chains, 0, *every[n].shape), every[n].dtype) for n in structure.recorded if job.keep is None or n in job.keep
+    }
+
+
+def _moments(parts):
+    """Return `{name: {"mean", "sd"}}` over all draws of all chains, from the running moments."""
+    out = {}
+    for name in parts[0].moments:
+        counts = np.concatenate([np.full(len(p.moments[name][1]), p.moments[name][0]) for p in parts if name in p.moments])
+        means = np.concatenate([p.moments[name][1] for p in parts if name in p.moments])
+        squares = np.concatenate([p.moments[name][2] for p in parts if name in p.moments])
+        weight = counts.reshape(-1, *(1,) * (means.ndim - 1))
+        mean = (weight * means).sum(0) / counts.sum()
+        square = (squares + weight * (means - mean) ** 2).sum(0)
+        out[name] = {"mean": mean, "sd": np.sqrt(square / max(counts.sum() - 1, 1))}
+    return out
+
+
+def _labels(bound: Bound):
+    """Return dims and coords that labelled arrays in `data` bring along, for latent variables of their names and shapes."""
+    dims, coords = {}, {}
+    for name, axes in bound.parts.labels.items():
+        if name in bound.structure.families and all(d for d, _ in axes):
+            dims[name] = tuple(d for d, _ in axes)
+        for dim, values in axes:
+            if dim and values is not None:
+                if dim in coords and list(coords[dim]) != list(values):
+                    raise DataError(f"data[{name!r}] labels the axis {dim!r} otherwise than another entry of data does")
+                coords[dim] = values
+    dims = {n: d for n, d in dims.items() if n in bound.structure.recorded}
+    return dims, coords

@@ -1,0 +1,221 @@
+"""Whitening: linear changes of variables that make a posterior look like a unit Gaussian.
+
+    position = A z,        z has unit mass        (the metric of the literature is M = (A A^T)^-1)
+
+A kernel keeps its momentum r in the coordinates z and asks for two products only: `apply(r)` = A r, the displacement
+of the position, and `transpose(g)` = A^T g, the gradient as z sees it. Any NamedTuple with these two methods fits.
+An `Estimator` learns A from the draws of the warm-up and from their gradients.
+
+Reference: Seyboldt, Carlson, Carpenter (2026), arXiv 2603.18845: the diagonal A that minimizes the Fisher divergence
+from the posterior to a Gaussian is `A_i^2 = sqrt(var(draws)_i / var(gradients)_i)`.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+SMALLEST, LARGEST = 1e-10, 1e10  # bounds of a scale; float32 holds their squares
+
+
+class Identity(NamedTuple):
+    """A = 1: the position is taken as it is."""
+
+    def apply(self, momentum):
+        """Return A r."""
+        return momentum
+
+    def transpose(self, gradient):
+        """Return A^T g."""
+        return gradient
+
+
+class Diagonal(NamedTuple):
+    """A = diag(scale).
+
+    Args:
+      scale: pytree like the position; each entry is about the standard deviation of its coordinate.
+    """
+
+    scale: Any
+
+    def apply(self, momentum):
+        """Return A r."""
+        return jax.tree.map(jnp.multiply, self.scale, momentum)
+
+    def transpose(self, gradient):
+        """Return A^T g."""
+        return jax.tree.map(jnp.multiply, self.scale, gradient)
+
+
+class Dense(NamedTuple):
+    """A = factor, a matrix with `factor @ factor.T` about the covariance; for positions that are one flat vector.
+
+    Args:
+      factor: [coordinate, coordinate].
+    """
+
+    factor: Any
+
+    def apply(self, momentum):
+        """Return A r."""
+        return self.factor @ momentum
+
+    def transpose(self, gradient):
+        """Return A^T g."""
+        return gradient @ self.factor
+
+
+class Moments(NamedTuple):
+    """Running means and sums of squared (or multiplied) deviations of draws and of their gradients."""
+
+    count: Any
+    draw_mean: Any
+    draw_spread: Any
+    gradient_mean: Any
+    gradient_spread: Any
+
+
+class Estimator(NamedTuple):
+    """Learns a whitening.
+
+    Args:
+      init: `init(position) -> moments`, all zero, in numpy.
+      update: `update(moments, position, gradient) -> moments`, with one more draw.
+      estimate: `estimate(moments, previous) -> whitening`; entries that cannot be told yet stay as in `previous`.
+      first: `first(position, gradient) -> whitening`, from the starting point alone.
+      blank: `blank(position) -> whitening`, the identity in the same form, in numpy.
+      every: number of draws between estimates, since an estimate may be costly.
+    """
+
+    init: Callable
+    update: Callable
+    estimate: Callable
+    first: Callable
+    blank: Callable
+    every: int = 1
+
+
+def _zeros(tree):
+    return jax.tree.map(lambda x: np.zeros(np.shape(x), x.dtype), tree)
+
+
+def _ones(tree):
+    return jax.tree.map(lambda x: np.ones(np.shape(x), x.dtype), tree)
+
+
+def _float(tree):
+    return jax.tree.leaves(tree)[0].dtype
+
+
+def _diagonal_init(position):
+    return Moments(np.zeros((), _float(position)), *(_zeros(position) for _ in range(4)))
+
+
+def grow(count, mean, spread, value):
+    """One step of Welford's recursion, per coordinate."""
+    change = jax.tree.map(lambda x, m: x - m, value, mean)
+    mean = jax.tree.map(lambda m, d: m + d / count, mean, change)
+    spread = jax.tree.map(lambda s, d, x, m: s + d * (x - m), spread, change, value, mean)
+    return mean, spread
+
+
+def _diagonal_update(moments, position, gradient):
+    count = moments.count + 1
+    return Moments(
+        count,
+        *grow(count, moments.draw_mean, moments.draw_spread, position),
+        *grow(count, moments.gradient_mean, moments.gradient_spread, gradient),
+    )
+
+
+def _fourth_root(draws, gradients, previous):
+    scale = jnp.sqrt(jnp.sqrt(draws)) / jnp.sqrt(jnp.sqrt(gradients))
+    return jnp.where(jnp.isfinite(scale) & (scale > 0), jnp.clip(scale, SMALLEST, LARGEST), previous)
+
+
+def _diagonal_estimate(moments, previous):
+    return Diagonal(jax.tree.map(_fourth_root, moments.draw_spread, moments.gradient_spread, previous.scale))
+
+
+def _diagonal_first(position, gradient):
+    return Diagonal(jax.tree.map(lambda g: jnp.clip(1 / jnp.sqrt(jnp.abs(g)), 1e-5, 1e5), gradient))
+
+
+diagonal = Estimator(
+    _diagonal_init,
+    _diagonal_update,
+    _diagonal_estimate,
+    _diagonal_first,
+    lambda position: Diagonal(_ones(position)),
+)
+
+
+def _dense_init(position):
+    size = np.shape(position)[0]
+    spread = np.zeros((size, size), position.dtype)
+    return Moments(np.zeros((), position.dtype), _zeros(position), spread, _zeros(position), spread)
+
+
+def _dense_update(moments, position, gradient):
+    count = moments.count + 1
+
+    def widen(mean, spread, value):
+        change = value - mean
+        mean = mean + change / count
+        return mean, spread + jnp.outer(change, value - mean)
+
+    return Moments(
+        count,
+        *widen(moments.draw_mean, moments.draw_spread, position),
+        *widen(moments.gradient_mean, moments.gradient_spread, gradient),
+    )
+
+
+def _dense_estimate(moments, previous):
+    """Geometric mean of the covariance of the draws and the inverse covariance of the gradients.
+
+    The mean G solves `G C_draws^-1 G = C_gradients^-1`; for a Gaussian it is the covariance itself as soon as there are
+    more draws than coordinates. Both are shrunk towards the diagonal answer, within its coordinates.
+    """
+    size = moments.draw_mean.shape[0]
+    draws, gradients = jnp.diag(moments.draw_spread), jnp.diag(moments.gradient_spread)
+    scale = _fourth_root(draws, gradients, jnp.linalg.norm(previous.factor, axis=1))
+    row, column = jnp.expand_dims(scale, 1), jnp.expand_dims(scale, 0)
+    degrees = moments.count - 1
+    share = degrees / (degrees + 5)
+    one = jnp.eye(size, dtype=scale.dtype)
+    draws = share * moments.draw_spread / (row * column) / degrees + (1 - share) * one
+    gradients = share * moments.gradient_spread * (row * column) / degrees + (1 - share) * one
+    lower = jnp.linalg.cholesky(gradients)
+    values, vectors = jnp.linalg.eigh(lower.T @ draws @ lower)
+    roots = jnp.expand_dims(jnp.sqrt(jnp.sqrt(jnp.maximum(values, 1e-12))), 0)
+    factor = row * jax.scipy.linalg.solve_triangular(lower.T, vectors * roots, lower=False)
+    return Dense(jnp.where(jnp.all(jnp.isfinite(factor)), factor, previous.factor))
+
+
+def _dense_first(position, gradient):
+    return Dense(jnp.diag(_diagonal_first(position, gradient).scale))
+
+
+dense = Estimator(
+    _dense_init,
+    _dense_update,
+    _dense_estimate,
+    _dense_first,
+    lambda position: Dense(np.eye(np.shape(position)[0], dtype=position.dtype)),
+    every=10,
+)
+
+
+identity = Estimator(
+    lambda position: Moments(np.zeros((), _float(position)), (), (), (), ()),
+    lambda moments, position, gradient: moments._replace(count=moments.count + 1),
+    lambda moments, previous: previous,
+    lambda position, gradient: Identity(),
+    lambda position: Identity(),
+)
+
+METRICS = {"diagonal": diagonal, "dense": dense, "identity": identity}
