@@ -65,7 +65,7 @@ $(VENV)/%/environment: setup.cfg Makefile
 	@rm -rf build *.egg-info
 	@touch $@
 
-# Two builds of one commit give the same bytes: the time in the archives is that of the commit.
+# Two wheels of one commit have the same bytes: the time in the archives is that of the commit.
 wheel: $(TEST)/environment
 	@rm -rf build dist *.egg-info
 	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 1764460800)} \

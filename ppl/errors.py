@@ -23,6 +23,10 @@ class FormatError(ValueError):
     """A file is not a saved result of `ppl`, or comes from a newer version."""
 
 
+class ModelWarning(UserWarning):
+    """A line of a model probably does not do what it says; the text names the line."""
+
+
 class InferenceWarning(UserWarning):
     """A result should not be trusted yet; the text says why and what to try."""
 

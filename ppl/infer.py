@@ -4,6 +4,8 @@ Samplers and what follows from their draws. The kernels that samplers are made o
 hand: `ppl.inference.nuts`, `ppl.inference.hmc`, `ppl.inference.metropolis`.
 """
 
+from ppl.inference.calibration import Calibration as Calibration
+from ppl.inference.calibration import calibrate as calibrate
 from ppl.inference.posterior import Posterior as Posterior
 from ppl.inference.predict import log_likelihood as log_likelihood
 from ppl.inference.predict import predict as predict

@@ -195,7 +195,8 @@ class RandomVariable:
         if not np.all(inside):
             outside = parameter[~np.broadcast_to(inside, parameter.shape)] if np.ndim(inside) == parameter.ndim else parameter
             if domain.event_ndim and np.ndim(inside) == parameter.ndim - domain.event_ndim:
-                first = np.array2string(parameter[~np.asarray(inside)][0], precision=6, separator=", ", threshold=20)
+                first = parameter[~np.asarray(inside)][0]
+                first = " ".join(np.array2string(first, precision=6, separator=", ", threshold=20).split())
                 raise ModelError(f"{self._label()}: {name} must be {domain.words}, but is {first}")
             worst = np.asarray(outside).ravel()[0]
             raise ModelError(f"{self._label()}: {name} must be {domain.words}, but is {worst:.6g}")
@@ -222,7 +223,7 @@ class RandomVariable:
         try:
             batch = np.broadcast_shapes(*shapes.values())
         except ValueError:
-            given = ", ".join(f"{n} {getattr(getattr(self, n), 'shape', s)}" for n, s in shapes.items())
+            given = ", ".join(f"{n} {getattr(getattr(self, n, None), 'shape', s)}" for n, s in shapes.items())
             raise ModelError(f"{self._label()}: the parameters do not fit each other: {given}") from None
         event = tuple(self.event_shape)
         if self.shape is None:
@@ -243,7 +244,7 @@ class RandomVariable:
             except ValueError:
                 fits = False
         if not fits:
-            given = ", ".join(f"{n} {getattr(getattr(self, n), 'shape', s)}" for n, s in shapes.items())
+            given = ", ".join(f"{n} {getattr(getattr(self, n, None), 'shape', s)}" for n, s in shapes.items())
             one = f" (one draw has shape {event})" if event else ""
             raise ModelError(f"{self._label()}: the parameters do not fit shape={shape}{one}: {given}")
         return shape
@@ -264,7 +265,9 @@ class RandomVariable:
 
 def _short(x):
     """Return an array in a few characters."""
-    if isinstance(x, RandomVariable):
+    if isinstance(x, list | tuple) and any(isinstance(e, RandomVariable) for e in x):
+        return f"[{', '.join(_short(e) for e in x)}]"
+    if not isinstance(x, jax.Array | np.ndarray | np.generic | int | float | list | tuple):
         return repr(x)
     known = concrete(x)
     if known is None or known.size > 6:

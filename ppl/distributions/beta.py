@@ -6,32 +6,22 @@ from jax.scipy.special import digamma
 
 from ppl.distributions.gamma import log_draw
 from ppl.distributions.special import (
-    LOG_SQRT_2_PI,
     as_float,
     at_end,
-    betainc,
-    deviance,
     keep_open_unit,
     log_beta,
+    log_beta_kernel,
+    log_betainc,
     log_positive,
     on_support,
-    stirling_remainder,
 )
 from ppl.random_variable import ArrayLike, RandomVariable, random_variable
 from ppl.supports import positive, unit_interval
 
 
 def log_density(x, a, b):
-    """Log density of Beta(a, b) at 0 < x < 1. When both are large, Stirling's terms are cancelled by hand."""
-    large = (a >= 10) & (b >= 10)
-    low_a, low_b = jnp.where(large, 1.0, a), jnp.where(large, 1.0, b)
-    direct = (low_a - 1) * log_positive(x) + (low_b - 1) * jnp.log1p(-x) - log_beta(low_a, low_b)
-    a, b = jnp.where(large, a, 10.0), jnp.where(large, b, 10.0)
-    n = a + b
-    stable = 0.5 * (jnp.log(a / n) + jnp.log(b)) - LOG_SQRT_2_PI
-    stable = stable + stirling_remainder(n) - stirling_remainder(a) - stirling_remainder(b)
-    stable = stable - deviance(a, n * x) - deviance(b, n * (1 - x)) - log_positive(x) - jnp.log1p(-x)
-    return jnp.where(large, stable, direct)
+    """Log density of Beta(a, b) at 0 < x < 1."""
+    return log_beta_kernel(a, b, x, 1 - x) - log_positive(x) - jnp.log1p(-x)
 
 
 @random_variable
@@ -70,16 +60,18 @@ class Beta(RandomVariable):
             finite = -log_beta(a, b)
             return jnp.where(at_0, at_end(a - 1, finite), jnp.where(at_1, at_end(b - 1, finite), body))
 
-        return on_support(self, x, log_prob)
+        return on_support(self, x, 0.5, log_prob)
 
     def cdf(self, x):
-        return betainc(self.concentration1, self.concentration0, jnp.clip(as_float(x), 0.0, 1.0))
+        return jnp.exp(self.log_cdf(x))
 
     def log_cdf(self, x):
-        return log_positive(self.cdf(x))
+        x = jnp.clip(as_float(x), 0.0, 1.0)
+        return log_betainc(self.concentration1, self.concentration0, x, 1 - x)
 
     def log_survival(self, x):
-        return log_positive(betainc(self.concentration0, self.concentration1, 1 - jnp.clip(as_float(x), 0.0, 1.0)))
+        x = jnp.clip(as_float(x), 0.0, 1.0)
+        return log_betainc(self.concentration0, self.concentration1, 1 - x, x)
 
     @property
     def mean(self):

@@ -53,9 +53,10 @@ class BetaBinomial(RandomVariable):
         return integers(draw_binomial(keys[2], self._total, sigmoid(logit), sigmoid(-logit), self.shape))
 
     def log_prob(self, x):
-        """Return the log density as the ratio b(x; n) b(a; a + b) / b(x + a; n + a + b) of binomials of one probability.
+        """Return the log density, as b(x; n) b(a; a + b) / b(x + a; n + a + b), binomials of one probability.
 
-        The probability is free to choose; (x + a) / (n + a + b) puts the last of them at its peak, and keeps all three accurate.
+        The probability is free to choose; (x + a) / (n + a + b) puts the last of them at its peak, and keeps all three
+        accurate.
         """
         total, a, b = self._total, self.concentration1, self.concentration0
         x, inside = whole(x, total.dtype)
@@ -68,7 +69,9 @@ class BetaBinomial(RandomVariable):
         odds = Chance(p, q, jnp.log(p), jnp.log(q), False, False)
         peak = [log_poisson_peak(z, stirling_error_real) for z in (xa, yb, size)]
         log_prob = log_binomial(x, y, odds) + log_binomial(a, b, odds, stirling_error_real)
-        log_prob = log_prob - peak[0] - peak[1] + peak[2] - jnp.log1p(x / a) - jnp.log1p(y / b) + jnp.log1p(total / (a + b))
+        log_prob = (
+            log_prob - peak[0] - peak[1] + peak[2] - jnp.log1p(x / a) - jnp.log1p(y / b) + jnp.log1p(total / (a + b))
+        )
         return jnp.where(inside, log_prob, -jnp.inf)
 
     @property

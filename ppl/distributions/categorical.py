@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+from jax.nn import logsumexp
 from jax.typing import ArrayLike
 
 from ppl.distributions.special_discrete import normalized, one_of, whole
@@ -71,18 +72,24 @@ class Categorical(RandomVariable):
         classes = jnp.arange(self._num_classes, dtype=self._log_probs().dtype)
         return self._probs() @ classes**2 - self.mean**2
 
-    def cdf(self, x):
-        k = jnp.floor(x)[..., None] >= jnp.arange(self._num_classes).reshape((1,) * jnp.ndim(x) + (-1,))
-        return jnp.sum(jnp.where(k, jnp.exp(self._log_probs()), 0), -1)
-
     def log_cdf(self, x):
-        return self._log_sum(lambda classes: classes <= x[..., None])
+        return self._log_sum(x, jnp.less_equal)
 
     def log_survival(self, x):
-        return self._log_sum(lambda classes: classes > x[..., None])
+        return self._log_sum(x, jnp.greater)
 
-    def _log_sum(self, chosen):
-        raise NotImplementedError
+    def cdf(self, x):
+        return jnp.exp(self.log_cdf(x))
+
+    def _log_sum(self, x, compare):
+        """Return the log probability of the classes that compare so with x."""
+        log_p, _, off = normalized(self.probs, self.logits)
+        x = jnp.asarray(x)[..., None].astype(log_p.dtype)
+        chosen = (
+            compare(jnp.arange(self._num_classes, dtype=log_p.dtype).reshape((1,) * (x.ndim - 1) + (-1,)), x) & ~off
+        )
+        some = jnp.any(chosen, -1)
+        return jnp.where(some, logsumexp(jnp.where(chosen | ~some[..., None], log_p, -jnp.inf), -1), -jnp.inf)
 
     def entropy(self):
         log_p, p, _ = normalized(self.probs, self.logits)

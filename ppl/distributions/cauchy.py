@@ -36,7 +36,9 @@ class Cauchy(RandomVariable):
         return (as_float(x) - self.loc) / self.scale
 
     def log_prob(self, x):
-        return on_support(self, x, lambda x: -log1p_square(self._standard(x)) - jmath.log(self.scale) - math.log(math.pi))
+        return on_support(
+            self, x, 0.0, lambda x: -log1p_square(self._standard(x)) - jnp.log(self.scale) - math.log(math.pi)
+        )
 
     def cdf(self, x):
         z = self._standard(x)
@@ -49,11 +51,11 @@ class Cauchy(RandomVariable):
         return self.loc + self.scale * jnp.where(lower, -1 / tangent, 1 / tangent)
 
     def log_cdf(self, x):
-        return jmath.log(self.cdf(x))
+        return jnp.log(self.cdf(x))
 
     def log_survival(self, x):
         z = self._standard(x)
-        return jmath.log(jnp.arctan2(jnp.ones_like(z), z) / math.pi)
+        return jnp.log(jnp.arctan2(jnp.ones_like(z), z) / math.pi)
 
     @property
     def mean(self):
@@ -64,4 +66,4 @@ class Cauchy(RandomVariable):
         return jnp.full(self.shape, jnp.nan, draw_dtype(self))
 
     def entropy(self):
-        return jnp.broadcast_to(jmath.log(self.scale) + math.log(4 * math.pi), self.shape)
+        return jnp.broadcast_to(jnp.log(self.scale) + math.log(4 * math.pi), self.shape)

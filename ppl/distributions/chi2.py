@@ -29,7 +29,7 @@ class Chi2(RandomVariable):
         return keep_normal(2 * jnp.exp(log_draw(key, 0.5 * self.df, self.shape)))
 
     def log_prob(self, x):
-        return on_support(self, x, lambda x: log_density(x, 0.5 * self.df, jnp.full_like(self.df, 0.5)))
+        return on_support(self, x, 1.0, lambda x: log_density(x, 0.5 * self.df, jnp.full_like(self.df, 0.5)))
 
     def cdf(self, x):
         return gammainc(0.5 * self.df, 0.5 * jnp.maximum(as_float(x), 0.0))

@@ -1,7 +1,5 @@
 """The exponential family of waiting times."""
 
-import math
-
 import jax
 import jax.numpy as jnp
 
@@ -30,7 +28,7 @@ class Exponential(RandomVariable):
         return jax.random.exponential(key, self.shape, draw_dtype(self)) / self.rate
 
     def log_prob(self, x):
-        return on_support(self, x, lambda x: jmath.log(self.rate) - self.rate * x)
+        return on_support(self, x, 1.0, lambda x: jnp.log(self.rate) - self.rate * x)
 
     def cdf(self, x):
         return -jnp.expm1(self.log_survival(x))
@@ -53,4 +51,4 @@ class Exponential(RandomVariable):
         return jnp.broadcast_to(1 / jnp.square(self.rate), self.shape)
 
     def entropy(self):
-        return jnp.broadcast_to(1 - jmath.log(self.rate), self.shape)
+        return jnp.broadcast_to(1 - jnp.log(self.rate), self.shape)

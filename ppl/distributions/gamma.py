@@ -7,7 +7,6 @@ from jax.scipy.special import digamma, gammainc, gammaln
 from ppl.distributions.special import (
     as_float,
     at_end,
-    draw_dtype,
     keep_normal,
     log_gamma_kernel,
     log_lower_gamma,
@@ -58,7 +57,7 @@ class Gamma(RandomVariable):
         return keep_normal(jnp.exp(log_draw(key, self.concentration, self.shape) - jnp.log(self.rate)))
 
     def log_prob(self, x):
-        return on_support(self, x, lambda x: log_density(x, self.concentration, self.rate))
+        return on_support(self, x, 1.0, lambda x: log_density(x, self.concentration, self.rate))
 
     def _scaled(self, x):
         return self.rate * jnp.maximum(as_float(x), 0.0)

@@ -38,15 +38,15 @@ class Gumbel(RandomVariable):
     def log_prob(self, x):
         def log_density(x):
             z = self._standard(x)
-            return -z - jnp.exp(-z) - jmath.log(self.scale)
+            return -z - jnp.exp(-z) - jnp.log(self.scale)
 
-        return on_support(self, x, log_density)
+        return on_support(self, x, 0.0, log_density)
 
     def cdf(self, x):
         return jnp.exp(self.log_cdf(x))
 
     def icdf(self, q):
-        return self.loc - self.scale * jmath.log(-jmath.log(as_float(q)))
+        return self.loc - self.scale * jnp.log(-jnp.log(as_float(q)))
 
     def log_cdf(self, x):
         return -jnp.exp(-self._standard(x))
@@ -65,4 +65,4 @@ class Gumbel(RandomVariable):
         return jnp.broadcast_to(jnp.square(self.scale) * (math.pi**2 / 6), self.shape)
 
     def entropy(self):
-        return jnp.broadcast_to(jmath.log(self.scale) + EULER_GAMMA + 1, self.shape)
+        return jnp.broadcast_to(jnp.log(self.scale) + EULER_GAMMA + 1, self.shape)

@@ -30,7 +30,9 @@ class HalfCauchy(RandomVariable):
         return self.scale * jnp.abs(jax.random.cauchy(key, self.shape, draw_dtype(self)))
 
     def log_prob(self, x):
-        return on_support(self, x, lambda x: -log1p_square(x / self.scale) - jmath.log(self.scale) - math.log(math.pi / 2))
+        return on_support(
+            self, x, 1.0, lambda x: -log1p_square(x / self.scale) - jnp.log(self.scale) - math.log(math.pi / 2)
+        )
 
     def _standard(self, x):
         return jnp.maximum(as_float(x), 0.0) / self.scale
@@ -42,11 +44,11 @@ class HalfCauchy(RandomVariable):
         return self.scale * jnp.tan(as_float(q) * (math.pi / 2))
 
     def log_cdf(self, x):
-        return jmath.log(self.cdf(x))
+        return jnp.log(self.cdf(x))
 
     def log_survival(self, x):
         z = self._standard(x)
-        return jmath.log(jnp.arctan2(jnp.ones_like(z), z) * (2 / math.pi))
+        return jnp.log(jnp.arctan2(jnp.ones_like(z), z) * (2 / math.pi))
 
     @property
     def mean(self):
@@ -57,4 +59,4 @@ class HalfCauchy(RandomVariable):
         return jnp.full(self.shape, jnp.nan, draw_dtype(self))
 
     def entropy(self):
-        return jnp.broadcast_to(jmath.log(self.scale) + math.log(2 * math.pi), self.shape)
+        return jnp.broadcast_to(jnp.log(self.scale) + math.log(2 * math.pi), self.shape)

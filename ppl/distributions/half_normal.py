@@ -34,7 +34,7 @@ class HalfNormal(RandomVariable):
 
     def log_prob(self, x):
         return on_support(
-            self, x, lambda x: -0.5 * jnp.square(x / self.scale) - jmath.log(self.scale) - LOG_SQRT_2_PI + LOG_2
+            self, x, 1.0, lambda x: -0.5 * jnp.square(x / self.scale) - jnp.log(self.scale) - LOG_SQRT_2_PI + LOG_2
         )
 
     def _standard(self, x):
@@ -61,4 +61,4 @@ class HalfNormal(RandomVariable):
         return jnp.broadcast_to(jnp.square(self.scale) * (1 - 2 / math.pi), self.shape)
 
     def entropy(self):
-        return jnp.broadcast_to(jmath.log(self.scale) + LOG_SQRT_2_PI + 0.5 - LOG_2, self.shape)
+        return jnp.broadcast_to(jnp.log(self.scale) + LOG_SQRT_2_PI + 0.5 - LOG_2, self.shape)

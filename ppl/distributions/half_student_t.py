@@ -4,8 +4,8 @@ import math
 
 import jax.numpy as jnp
 
-from ppl.distributions.special import as_float, betainc, keep_normal, log_beta, log_positive, on_support
-from ppl.distributions.student_t import log_density, standard_draw, upper_mass
+from ppl.distributions.special import as_float, keep_normal, log_beta, on_support
+from ppl.distributions.student_t import log_density, log_upper_mass, standard_draw
 from ppl.random_variable import ArrayLike, RandomVariable, random_variable
 from ppl.supports import positive
 
@@ -35,16 +35,15 @@ class HalfStudentT(RandomVariable):
         return keep_normal(self.scale * jnp.abs(standard_draw(key, self.df, self.shape)))
 
     def log_prob(self, x):
-        return on_support(self, x, lambda x: LOG_2 + log_density(x / self.scale, self.df) - jnp.log(self.scale))
-
-    def _survival(self, x):
-        return 2 * upper_mass(jnp.maximum(as_float(x), 0.0) / self.scale, self.df)
+        return on_support(self, x, 1.0, lambda x: LOG_2 + log_density(x / self.scale, self.df) - jnp.log(self.scale))
 
     def cdf(self, x):
-        return 1 - self._survival(x)
+        return -jnp.expm1(self.log_survival(x))
 
     def log_survival(self, x):
-        return log_positive(self._survival(x))
+        x = as_float(x)
+        inside = x > 0
+        return jnp.where(inside, LOG_2 + log_upper_mass(jnp.where(inside, x, 1.0) / self.scale, self.df), 0.0)
 
     @property
     def mean(self):

@@ -45,7 +45,7 @@ class InverseGamma(RandomVariable):
         # Where rate / x overflows, the log density does too.
         inside = (x > 0) & (x < jnp.inf) & (x * (0.25 * float(jnp.finfo(x.dtype).max)) > self.rate)
         x = jnp.where(inside, x, self.rate)
-        log_y = log_ratio(jnp.broadcast_to(self.rate, x.shape), x)
+        log_y = log_ratio(self.rate, x)
         log_density = log_gamma_kernel(self.concentration, self.rate / x, log_y) - log_positive(x)
         return jnp.where(inside, log_density, -jnp.inf)
 

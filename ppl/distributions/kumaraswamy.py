@@ -24,8 +24,8 @@ class Kumaraswamy(RandomVariable):
         log f(x) = log(a b) + (a - 1) log(x) + (b - 1) log(1 - x^a),        0 <= x <= 1
         F(x) = 1 - (1 - x^a)^b
 
-    with a = concentration1 and b = concentration0. At an end it is infinite, finite or -inf as the concentration there is
-    below, at or above 1.
+    with a = concentration1 and b = concentration0. At an end it is infinite, finite or -inf as the concentration there
+    is below, at or above 1.
 
     Args:
       concentration1: power of x, positive.
@@ -57,7 +57,7 @@ class Kumaraswamy(RandomVariable):
             # near 1 the density is b a^b (1 - x)^(b - 1), so its limit for b = 1 is a
             return jnp.where(at_0, at_end(a - 1, constant), jnp.where(at_1, at_end(b - 1, constant), body))
 
-        return on_support(self, x, log_prob)
+        return on_support(self, x, 0.5, log_prob)
 
     def cdf(self, x):
         return -jnp.expm1(self.log_survival(x))

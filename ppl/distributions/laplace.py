@@ -38,7 +38,7 @@ class Laplace(RandomVariable):
         return (as_float(x) - self.loc) / self.scale
 
     def log_prob(self, x):
-        return -jnp.abs(self._standard(x)) - jmath.log(self.scale) - LOG_2
+        return -jnp.abs(self._standard(x)) - jnp.log(self.scale) - LOG_2
 
     def cdf(self, x):
         z = self._standard(x)
@@ -48,7 +48,7 @@ class Laplace(RandomVariable):
     def icdf(self, q):
         q = as_float(q)
         lower = q < 0.5
-        distance = jmath.log(2 * jnp.where(lower, q, 1 - q))
+        distance = jnp.log(2 * jnp.where(lower, q, 1 - q))
         return self.loc + self.scale * jnp.where(lower, distance, -distance)
 
     def _log_cdf_standard(self, z):
@@ -69,4 +69,4 @@ class Laplace(RandomVariable):
         return jnp.broadcast_to(2 * jnp.square(self.scale), self.shape)
 
     def entropy(self):
-        return jnp.broadcast_to(jmath.log(self.scale) + LOG_2 + 1, self.shape)
+        return jnp.broadcast_to(jnp.log(self.scale) + LOG_2 + 1, self.shape)

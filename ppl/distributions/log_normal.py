@@ -1,7 +1,5 @@
 """The log-normal family."""
 
-import math
-
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import ndtr, ndtri
@@ -41,9 +39,7 @@ class LogNormal(RandomVariable):
         x = as_float(x)
         inside = (x > 0) & (x < jnp.inf)
         x = jnp.where(inside, x, 1.0)
-        log_density = (
-            -0.5 * jnp.square(self._standard(x)) - jmath.log(self.scale) - LOG_SQRT_2_PI - log_positive(x)
-        )
+        log_density = -0.5 * jnp.square(self._standard(x)) - jnp.log(self.scale) - LOG_SQRT_2_PI - log_positive(x)
         return jnp.where(inside, log_density, -jnp.inf)
 
     def cdf(self, x):
@@ -68,4 +64,4 @@ class LogNormal(RandomVariable):
         return jnp.broadcast_to(jnp.expm1(square) * jnp.exp(2 * self.loc + square), self.shape)
 
     def entropy(self):
-        return jnp.broadcast_to(self.loc + jmath.log(self.scale) + LOG_SQRT_2_PI + 0.5, self.shape)
+        return jnp.broadcast_to(self.loc + jnp.log(self.scale) + LOG_SQRT_2_PI + 0.5, self.shape)

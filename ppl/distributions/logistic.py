@@ -37,14 +37,14 @@ class Logistic(RandomVariable):
 
     def log_prob(self, x):
         size = jnp.abs(self._standard(x))
-        return -size - 2 * jnp.log1p(jnp.exp(-size)) - jmath.log(self.scale)
+        return -size - 2 * jnp.log1p(jnp.exp(-size)) - jnp.log(self.scale)
 
     def cdf(self, x):
         return jax.nn.sigmoid(self._standard(x))
 
     def icdf(self, q):
         q = as_float(q)
-        return self.loc + self.scale * (jmath.log(q) - jnp.log1p(-q))
+        return self.loc + self.scale * (jnp.log(q) - jnp.log1p(-q))
 
     def log_cdf(self, x):
         return jax.nn.log_sigmoid(self._standard(x))
@@ -61,4 +61,4 @@ class Logistic(RandomVariable):
         return jnp.broadcast_to(jnp.square(self.scale) * (math.pi**2 / 3), self.shape)
 
     def entropy(self):
-        return jnp.broadcast_to(jmath.log(self.scale) + 2, self.shape)
+        return jnp.broadcast_to(jnp.log(self.scale) + 2, self.shape)

@@ -15,7 +15,7 @@ from ppl.supports import nonnegative, nonnegative_integer, positive
 class NegativeBinomial(RandomVariable):
     """Negative binomial random variable, by its mean m and its concentration r; the variance is m + m^2 / r.
 
-        log f(x) = log Gamma(x + r) - log Gamma(r) - log(x!) + r log(r / (r + m)) + x log(m / (r + m)),    x = 0, 1, 2, ...
+        log f(x) = log Gamma(x + r) - log Gamma(r) - log(x!) + r log(r / (r + m)) + x log(m / (r + m)),  x = 0, 1, ...
 
     Args:
       mean: m, 0 or more, any shape.

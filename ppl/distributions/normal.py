@@ -1,7 +1,5 @@
 """The normal family."""
 
-import math
-
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import ndtr, ndtri
@@ -37,7 +35,7 @@ class Normal(RandomVariable):
         return (as_float(x) - self.loc) / self.scale
 
     def log_prob(self, x):
-        return -0.5 * jnp.square(self._standard(x)) - jmath.log(self.scale) - LOG_SQRT_2_PI
+        return -0.5 * jnp.square(self._standard(x)) - jnp.log(self.scale) - LOG_SQRT_2_PI
 
     def cdf(self, x):
         return ndtr(self._standard(x))
@@ -60,4 +58,4 @@ class Normal(RandomVariable):
         return jnp.broadcast_to(jnp.square(self.scale), self.shape)
 
     def entropy(self):
-        return jnp.broadcast_to(jmath.log(self.scale) + LOG_SQRT_2_PI + 0.5, self.shape)
+        return jnp.broadcast_to(jnp.log(self.scale) + LOG_SQRT_2_PI + 0.5, self.shape)

@@ -37,12 +37,12 @@ class Pareto(RandomVariable):
         """log(x / scale) for x >= scale, exact to rounding near 0 too."""
         near = x < 2 * self.scale
         close = jnp.log1p((jnp.where(near, x, self.scale) - self.scale) / self.scale)
-        away = log_ratio(jnp.where(near, self.scale, x), jnp.broadcast_to(self.scale, x.shape))
+        away = log_ratio(jnp.where(near, self.scale, x), self.scale)
         return jnp.where(near, close, away)
 
     def log_prob(self, x):
         return on_support(
-            self, x, lambda x: jnp.log(self.alpha) - self.alpha * self._log_excess(x) - jnp.log(x)
+            self, x, self.scale, lambda x: jnp.log(self.alpha) - self.alpha * self._log_excess(x) - jnp.log(x)
         )
 
     def cdf(self, x):

@@ -29,11 +29,14 @@ def draw_dtype(rv):
     return jnp.result_type(*rv.parameters.values())
 
 
-def on_support(rv, x, log_density):
-    """Return `log_density(x)` inside the support of `rv` and -inf outside, where no gradient flows."""
+def on_support(rv, x, member, log_density):
+    """Return `log_density(x)` inside the support of `rv` and -inf outside, where no gradient flows.
+
+    Outside, `log_density` is given `member`, any number of the support: nothing it does there can become nan.
+    """
     x = as_float(x)
     inside = rv.support.contains(x)
-    return jnp.where(inside, log_density(jnp.where(inside, x, rv.support.feasible(x))), -jnp.inf)
+    return jnp.where(inside, log_density(jnp.where(inside, x, member)), -jnp.inf)
 
 
 def at_end(power, finite):
@@ -58,7 +61,7 @@ def keep_open_unit(x):
 
 def log_positive(x):
     """log(x) for x >= 0, taking numbers below the smallest normal one for that one: never -inf."""
-    return jmath.log(jnp.maximum(x, jnp.finfo(x.dtype).tiny))
+    return jnp.log(jnp.maximum(x, jnp.finfo(x.dtype).tiny))
 
 
 def log_ratio(x, y):
@@ -68,7 +71,7 @@ def log_ratio(x, y):
     normal = (ratio > limits.tiny) & (ratio < limits.max)
     # The ratio's derivative overflows where the ratio does, so it must not be computed there.
     safe = jnp.where(normal, x, 1.0) / jnp.where(normal, y, 1.0)
-    return jnp.where(normal, jmath.log(safe), log_positive(x) - log_positive(y))
+    return jnp.where(normal, jnp.log(safe), log_positive(x) - log_positive(y))
 
 
 def log_product(x, y):
@@ -76,20 +79,20 @@ def log_product(x, y):
     product = x * y
     limits = jnp.finfo(product.dtype)
     normal = (product > limits.tiny) & (product < limits.max)
-    return jnp.where(normal, jmath.log(jnp.where(normal, product, 1.0)), log_positive(x) + log_positive(y))
+    return jnp.where(normal, jnp.log(jnp.where(normal, product, 1.0)), log_positive(x) + log_positive(y))
 
 
 def log1mexp(x):
     """log(1 - exp(-x)) for x >= 0; -inf at 0."""
     small = x < 0.7
-    near = jmath.log(-jnp.expm1(-jnp.where(small, x, 0.5)))
+    near = jnp.log(-jnp.expm1(-jnp.where(small, x, 0.5)))
     return jnp.where(small, near, jnp.log1p(-jnp.exp(-jnp.where(small, 1.0, x))))
 
 
 def log1p_square(z):
     """log(1 + z^2) for finite z, also where z^2 overflows."""
     far = jnp.abs(z) > 1 / jnp.finfo(z.dtype).eps
-    return jnp.where(far, 2 * jmath.log(jnp.where(far, jnp.abs(z), 1.0)), jnp.log1p(jnp.square(jnp.where(far, 0.0, z))))
+    return jnp.where(far, 2 * jnp.log(jnp.where(far, jnp.abs(z), 1.0)), jnp.log1p(jnp.square(jnp.where(far, 0.0, z))))
 
 
 def _odd_series(coefficients, x):
@@ -110,7 +113,7 @@ def log_gamma_half_step(x):
     """log Gamma(x + 1/2) - log Gamma(x) - log(x) / 2, for x > 0; it goes to 0 as -1 / (8 x)."""
     large = x >= 10
     low = jnp.where(large, 1.0, x)
-    direct = gammaln(low + 0.5) - gammaln(low) - 0.5 * jmath.log(low)
+    direct = gammaln(low + 0.5) - gammaln(low) - 0.5 * jnp.log(low)
     return jnp.where(large, _odd_series(HALF_STEP, jnp.where(large, x, 10.0)), direct)
 
 
@@ -125,12 +128,12 @@ def log_beta(a, b):
     # Gamma(large) / Gamma(large + small) by Stirling's formula, its large terms cancelled by hand.
     big = jnp.where(one, large, 10.0)
     part = jnp.where(one, small, 1.0)
-    step = (big - 0.5) * jnp.log1p(part / big) - part + part * jmath.log(big + part)
+    step = (big - 0.5) * jnp.log1p(part / big) - part + part * jnp.log(big + part)
     step = step + stirling_remainder(big + part) - stirling_remainder(big)
     mixed = gammaln(jnp.where(both, 1.0, part)) - jnp.where(both, 0.0, step)
     s, n = jnp.where(both, small, 10.0), jnp.where(both, total, 20.0)
     most = jnp.where(both, large, 10.0)
-    joint = s * jmath.log(s / n) - most * jnp.log1p(s / most) + 0.5 * jmath.log(n / (s * most)) + LOG_SQRT_2_PI
+    joint = s * jnp.log(s / n) - most * jnp.log1p(s / most) + 0.5 * jnp.log(n / (s * most)) + LOG_SQRT_2_PI
     joint = joint + stirling_remainder(s) + stirling_remainder(most) - stirling_remainder(n)
     return jnp.where(both, joint, jnp.where(one, mixed, direct))
 
@@ -157,14 +160,14 @@ def log_gamma_kernel(c, y, log_y):
     low = jnp.where(large, 1.0, c)
     direct = low * log_y - y - gammaln(low)
     big = jnp.where(large, c, 10.0)
-    stable = 0.5 * jmath.log(big) - LOG_SQRT_2_PI - stirling_remainder(big) - deviance(big, jnp.where(large, y, 10.0))
+    stable = 0.5 * jnp.log(big) - LOG_SQRT_2_PI - stirling_remainder(big) - deviance(big, jnp.where(large, y, 10.0))
     return jnp.where(large, stable, direct)
 
 
 @jax.custom_jvp
 def log_mills(a):
     """log of the Mills ratio Q(a) / phi(a) of the standard normal, for a > -2; its derivative is `-mills_excess(a)`."""
-    return jmath.log(erfcx(a * math.sqrt(0.5)) * math.sqrt(math.pi / 2))
+    return jnp.log(erfcx(a * math.sqrt(0.5)) * math.sqrt(math.pi / 2))
 
 
 @log_mills.defjvp
@@ -193,7 +196,7 @@ def log_ndtr(x):
 
 
 def log_tail_integral(a, width=None):
-    """log of the integral of exp(-a t - t^2 / 2) over 0 < t < width, for a > -2, -2 a <= width; width None is infinity."""
+    """log of the integral of exp(-a t - t^2 / 2) over 0 < t < width, for a > -2, -2 a <= width; None is infinity."""
     if width is None:
         return log_mills(a)
     exponent = width * (jnp.abs(a) + 0.5 * width)
@@ -204,7 +207,7 @@ def log_tail_integral(a, width=None):
     for node, weight in zip(NODES, WEIGHTS, strict=True):
         t = w * (0.5 * (node + 1))
         total = total + 0.5 * weight * jnp.exp(-t * (slope + 0.5 * t))
-    short = jmath.log(w) + jmath.log(total)
+    short = jnp.log(w) + jnp.log(total)
     w, start = jnp.where(small, 2.0, width), jnp.where(small, 0.0, a)
     first = log_mills(start)
     long = first + jnp.log1p(-jnp.exp(log_mills(start + w) - first - w * (start + 0.5 * w)))
@@ -216,12 +219,10 @@ def log_center_mass(a, width=None):
     if width is None:
         return log_ndtr(-a) + LOG_SQRT_2_PI
     both = erf((a + width) * math.sqrt(0.5)) - erf(a * math.sqrt(0.5))
-    return jmath.log(0.5 * both) + LOG_SQRT_2_PI
+    return jnp.log(0.5 * both) + LOG_SQRT_2_PI
 
 
-I0E_TAIL = tuple(
-    math.prod((2 * j - 1) ** 2 for j in range(1, k + 1)) / (math.factorial(k) * 8.0**k) for k in range(13)
-)
+I0E_TAIL = tuple(math.prod((2 * j - 1) ** 2 for j in range(1, k + 1)) / (math.factorial(k) * 8.0**k) for k in range(13))
 
 
 def log_i0e(x):
@@ -233,3 +234,68 @@ def log_i0e(x):
         total = (total + coefficient) * inverse
     tail = 0.5 * jnp.log(inverse) - LOG_SQRT_2_PI + jnp.log1p(total)
     return jnp.where(far, tail, jnp.log(i0e(jnp.where(far, 0.0, x))))
+
+
+def log_upper_gamma(a, y):
+    """log of the regularized upper incomplete gamma function Q(a, y), for a > 0, y >= 0; exact in its far tail too."""
+    far = (y > 2 * a + 30) & (y < jnp.inf)
+    shape, at = jnp.where(far, a, 1.0), jnp.where(far, y, 40.0)
+    fraction = at + 81 - shape
+    for k in range(40, 0, -1):  # Legendre's continued fraction
+        fraction = at + (2 * k - 1) - shape - k * (k - shape) / fraction
+    tail = log_gamma_kernel(shape, at, log_positive(at)) - jnp.log(fraction)
+    near = log_positive(gammaincc(a, jnp.where(far, 1.0, jnp.minimum(y, 40.0 + 2 * a))))
+    return jnp.where(y == jnp.inf, -jnp.inf, jnp.where(far, tail, near))
+
+
+def log_lower_gamma(a, y):
+    """log of the regularized lower incomplete gamma function P(a, y), for a > 0, y >= 0; exact in its far tail too."""
+    near_zero = (y < 0.3 * (a + 1)) & (y > 0)
+    at = jnp.where(near_zero, y, 0.1)
+    shape = jnp.where(near_zero, a, 1.0)
+    total = jnp.ones_like(at * shape)
+    for k in range(35, 0, -1):
+        total = 1 + total * at / (shape + k)
+    tail = log_gamma_kernel(shape, at, log_positive(at)) - jnp.log(shape) + jnp.log(total)
+    near = log_positive(gammainc(a, jnp.where(near_zero, 1.0, y)))
+    return jnp.where(y > 0, jnp.where(near_zero, tail, near), -jnp.inf)
+
+
+def log_beta_kernel(a, b, x, y):
+    """log of x^a y^b / B(a, b), for a, b, x, y > 0 and x + y = 1; no large terms cancel when a and b are large."""
+    log_x = jnp.where(x < 0.5, log_positive(x), jnp.log1p(-jnp.where(x < 0.5, 0.0, y)))
+    log_y = jnp.where(y < 0.5, log_positive(y), jnp.log1p(-jnp.where(y < 0.5, 0.0, x)))
+    large = (a >= 10) & (b >= 10)
+    low_a, low_b = jnp.where(large, 1.0, a), jnp.where(large, 1.0, b)
+    direct = low_a * log_x + low_b * log_y - log_beta(low_a, low_b)
+    a, b = jnp.where(large, a, 10.0), jnp.where(large, b, 10.0)
+    n = a + b
+    stable = 0.5 * (jnp.log(a / n) + jnp.log(b)) - LOG_SQRT_2_PI - deviance(a, n * x) - deviance(b, n * y)
+    stable = stable + stirling_remainder(n) - stirling_remainder(a) - stirling_remainder(b)
+    return jnp.where(large, stable, direct)
+
+
+def log_betainc(a, b, x, y):
+    """log of the regularized incomplete beta function I_x(a, b), for a, b > 0, x, y >= 0 and x + y = 1.
+
+    Differentiable in a and b and exact in the tails:  I = x^a y^b / B(a, b) times the integral over v > 0 of
+    exp(-a v + (b - 1) log(1 + (1 - exp(-v)) x / y)) / y,  by double exponential quadrature, from the end whose tail
+    does not hold the mean.
+    """
+    inside = (x > 0) & (y > 0)
+    swap = x * b > y * a
+    p, q = jnp.where(swap, b, a), jnp.where(swap, a, b)
+    s, t = jnp.where(inside, jnp.where(swap, y, x), 0.5), jnp.where(inside, jnp.where(swap, x, y), 0.5)
+    odds = s / t
+
+    def add(total, node):
+        v = node[0] / p
+        return total + node[1] / p * jnp.exp((q - 1) * jnp.log1p(-jnp.expm1(-v) * odds) - p * v), None
+
+    u = np.arange(-3.5, 14.75, 0.125)
+    nodes = np.exp(u - np.exp(-u))
+    nodes = np.stack([nodes, nodes * (1 + np.exp(-u)) * 0.125], 1).astype(odds.dtype)
+    total, _ = jax.lax.scan(add, jnp.zeros_like(p * odds), nodes)
+    tail = jnp.minimum(log_beta_kernel(p, q, s, t) - jnp.log(t) + log_positive(total), 0.0)
+    value = jnp.where(swap, log1mexp(-tail), tail)
+    return jnp.where(inside, value, jnp.where(x > 0, 0.0, -jnp.inf))

@@ -1,6 +1,6 @@
 """Careful functions that the families of counts share.
 
-Every count density here is put together from Poisson densities in Loader's form, which has no differences of large numbers:
+Every count density is put together from Poisson densities in Loader's form, without differences of large numbers:
 
     log Poisson(x; mean) = -deviance(x, mean) - stirling_error(x) - log(2 pi x) / 2,
     deviance(x, mean)    = x log(x / mean) + mean - x,
@@ -17,13 +17,16 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.nn import sigmoid, softplus
 
 from ppl.errors import ModelError
+from ppl.random_variable import concrete
 
 # 12 z stirling_error(z) for z >= 1 as a Chebyshev series in 3 / (z + 1/2) - 1; made with 40 digits, good to 1e-16.
 _STIRLING = (
-    0.99064398078516829, -0.013172058995615258, -0.0042584590707549661, -0.00045904799678157250, -1.6480322765984452e-05,
+    0.99064398078516829, -0.013172058995615258, -0.0042584590707549661,
+    -0.00045904799678157250, -1.6480322765984452e-05,
     -7.9880527627763109e-08, -2.4333077479073807e-07, -1.1862204793778922e-08, 2.7260016062374455e-09,
     -5.0852032762411454e-10, -1.1616664096493068e-11, 1.5433065100118622e-11, -3.3837552603541153e-12,
     2.1388397600528228e-13, 8.4185421453873455e-14, -3.3838623966992019e-14, 5.9496136597587360e-15,
@@ -32,7 +35,7 @@ _STIRLING = (
 
 
 def whole(x, dtype):
-    """Return `(counts, inside)`: `x` as floats of `dtype` with 0 where it is no number of 0, 1, 2, ..., and where it is one.
+    """Return `(counts, inside)`: `x` as floats of `dtype`, and where it is one of 0, 1, 2, ...; elsewhere it is set to 0.
 
     No gradient flows to a count.
     """
@@ -49,6 +52,12 @@ def integers(x):
     largest = jnp.iinfo(dtype).max
     too_large = x >= float(largest)
     return jnp.where(too_large, largest, jnp.where(too_large, 0, x).astype(dtype))
+
+
+def plain(number):
+    """Return a parameter as a Python int where it is one known whole number, else as it is."""
+    known = concrete(number)
+    return int(known) if known is not None and known.ndim == 0 and known == np.floor(known) else number
 
 
 def one_of(rv, first="probs", second="logits"):
@@ -117,8 +126,8 @@ def stirling_error_real(z):
 def deviance(x, mean, log_mean):
     """Return x log(x / mean) + mean - x for x >= 0, without cancellation where x is close to the mean.
 
-    `log_mean` is the logarithm of `mean`: given apart because it is still finite where `mean` underflows to 0, and because
-    gradients flow through the two as through x log x - x log_mean + mean - x.
+    `log_mean` is the logarithm of `mean`: given apart because it is still finite where `mean` underflows to 0, and
+    because gradients flow through the two as through x log x - x log_mean + mean - x.
     """
     gap, total = x - mean, x + mean
     near = jnp.abs(gap) < 0.1 * total
@@ -150,7 +159,7 @@ def _deviance_jvp(primals, tangents):
 
 
 def log_poisson(x, mean, log_mean, error=stirling_error):
-    """Return x log mean - mean - log Gamma(x + 1) for x = 0 or x >= 1; for all x >= 0 with `error=stirling_error_real`."""
+    """Return x log mean - mean - log Gamma(x + 1) for x = 0 or x >= 1, or all x >= 0 if `error` is for all reals."""
     positive = x > 0
     safe = jnp.where(positive, x, 1)
     correction = error(safe) + 0.5 * (jnp.log(safe) + math.log(2 * math.pi))
@@ -196,7 +205,7 @@ def log_multinomial(x, log_p, p, error=stirling_error):
 
 
 def normalized(probs=None, logits=None):
-    """Return `(log_p, p, off)` over the last axis; where a class is `off` (probability 0), log_p is 0 and means nothing."""
+    """Return `(log_p, p, off)` over the last axis; where a class is off (p is 0), log_p is 0 and means nothing."""
     if logits is not None:
         off = logits == -jnp.inf
         logits = jnp.where(off, 0, jnp.minimum(logits, jnp.finfo(logits.dtype).max / 8))

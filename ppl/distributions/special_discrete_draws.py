@@ -78,6 +78,25 @@ def draw_binomial(key, total, success, failure, shape):
     return jnp.where(flip, total - drawn, drawn)
 
 
+@functools.partial(jax.jit, static_argnames="shape")
+def draw_multinomial(key, total, p, shape):
+    """Draw counts of `shape`, over the last axis with probabilities `p` that sum to one: a binomial a class."""
+    p = jnp.moveaxis(jnp.broadcast_to(p, shape), -1, 0)
+    rest = jnp.cumsum(p[::-1], 0)[::-1]
+    later = jnp.concatenate([rest[1:], jnp.zeros_like(rest[:1])])
+    whole = jnp.where(rest > 0, rest, 1)
+    success, failure = jnp.minimum(p / whole, 1), jnp.where(rest > 0, jnp.minimum(later / whole, 1), 1)
+
+    def draw_class(left, inputs):
+        i, success, failure = inputs
+        drawn = draw_binomial(jax.random.fold_in(key, i), left, success, failure, shape[:-1])
+        return left - drawn, drawn
+
+    left = jnp.broadcast_to(total, shape[:-1]).astype(p.dtype)
+    _, drawn = jax.lax.scan(draw_class, left, (jnp.arange(shape[-1]), success, failure))
+    return jnp.moveaxis(drawn, 0, -1)
+
+
 def _count_arrivals(key, gap, limit):
     """Count how many sums of independent `gap(key)` stay at or below `limit`."""
 

@@ -23,6 +23,15 @@ def log1mexp(x):
     return jnp.where(near, jnp.log(-jnp.expm1(jnp.where(near, x, -1))), jnp.log1p(-jnp.exp(jnp.where(near, -1, x))))
 
 
+def outer(x, dtype, tails):
+    """Return `tails(floor(x))`, with the right limits where x < 0 or x = inf; `tails` only sees counts."""
+    k = jnp.floor(jnp.asarray(x).astype(dtype))
+    below, above = k < 0, k == jnp.inf
+    cdf, survival = tails(jax.lax.stop_gradient(jnp.where((k >= 0) & ~above, k, 0)))
+    cdf = jnp.where(below, -jnp.inf, jnp.where(above, 0, cdf))
+    return cdf, jnp.where(below, 0, jnp.where(above, -jnp.inf, survival))
+
+
 def _tails(below, log_here, log_next, down, up):
     """Return `(log P(X <= k), log P(X > k))` from log P(X = k), log P(X = k + 1) and ratios of neighbors.
 
@@ -147,8 +156,8 @@ def _negative_binomial_tails_jvp(primals, tangents):
 def _score_sum(k, mean, r):
     """Return sum_{j <= k} P(j) s(j) / P(k) for a negative binomial, where s(j) = d log P(j) / dr.
 
-    s(j) = digamma(j + r) - digamma(r) - log(1 + mean / r) + (mean - j) / (r + mean). Summed from k down if k is below the
-    mean; else as -sum_{j > k}, since the whole sum is 0. Either way the terms fall.
+    s(j) = digamma(j + r) - digamma(r) - log(1 + mean / r) + (mean - j) / (r + mean). Summed from k down if k is
+    below the mean; else as -sum_{j > k}, since the whole sum is 0. Either way the terms fall.
     """
     q = mean / (r + mean)
     below = k < mean

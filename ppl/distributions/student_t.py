@@ -9,12 +9,11 @@ from ppl.distributions.gamma import log_draw
 from ppl.distributions.special import (
     LOG_SQRT_2_PI,
     as_float,
-    betainc,
     draw_dtype,
     log1p_square,
     log_beta,
+    log_betainc,
     log_gamma_half_step,
-    log_positive,
     on_support,
 )
 from ppl.random_variable import ArrayLike, RandomVariable, random_variable
@@ -26,16 +25,16 @@ def log_density(z, df):
     return log_gamma_half_step(0.5 * df) - LOG_SQRT_2_PI - 0.5 * (df + 1) * log1p_square(z / jnp.sqrt(df))
 
 
-def upper_mass(z, df):
-    """Mass of the standard t law above z."""
-    # df / (df + z^2) without overflow of the square
+def log_upper_mass(z, df):
+    """Log mass of the standard t law above z."""
+    # I_x(df / 2, 1 / 2) / 2 with x = df / (df + z^2), without overflow of the square
     ratio = jnp.abs(z) / jnp.sqrt(df)
     far = ratio > 1
-    inverse = jnp.square(1 / jnp.where(far, ratio, 1.0))
-    near = 0.5 - 0.5 * betainc(0.5, 0.5 * df, jnp.square(jnp.where(far, 0.0, ratio)) / (1 + jnp.square(ratio)))
-    tail = 0.5 * betainc(0.5 * df, 0.5, inverse / (1 + inverse))
-    tail = jnp.where(far, tail, near)
-    return jnp.where(z > 0, tail, 1 - tail)
+    inner, outer = jnp.square(jnp.where(far, 0.0, ratio)), jnp.square(1 / jnp.where(far, ratio, 1.0))
+    x = jnp.where(far, outer / (1 + outer), 1 / (1 + inner))
+    y = jnp.where(far, 1 / (1 + outer), inner / (1 + inner))
+    tail = log_betainc(0.5 * df, jnp.full_like(df, 0.5), x, y) - math.log(2)
+    return jnp.where(z > 0, tail, jnp.log1p(-jnp.exp(tail)))
 
 
 def standard_draw(key, df, shape):
@@ -79,16 +78,16 @@ class StudentT(RandomVariable):
         return (as_float(x) - self.loc) / self.scale
 
     def log_prob(self, x):
-        return on_support(self, x, lambda x: log_density(self._standard(x), self.df) - jnp.log(self.scale))
+        return on_support(self, x, 0.0, lambda x: log_density(self._standard(x), self.df) - jnp.log(self.scale))
 
     def cdf(self, x):
-        return upper_mass(-self._standard(x), self.df)
+        return jnp.exp(self.log_cdf(x))
 
     def log_cdf(self, x):
-        return log_positive(self.cdf(x))
+        return log_upper_mass(-self._standard(x), self.df)
 
     def log_survival(self, x):
-        return log_positive(upper_mass(self._standard(x), self.df))
+        return log_upper_mass(self._standard(x), self.df)
 
     @property
     def mean(self):

@@ -96,7 +96,7 @@ class TruncatedNormal(RandomVariable):
             square = jnp.where(tail, distance, z) * (z + jnp.where(tail, a, 0.0))  # z^2 - a^2, or z^2
             return -0.5 * square - jnp.log(self.scale) - self._log_mass(a, width)
 
-        return on_support(self, x, log_prob)
+        return on_support(self, x, self.high if self.low is None else self.low, log_prob)
 
     def _distance(self, x, mirrored):
         """Distance of x from the end nearer to `loc`."""

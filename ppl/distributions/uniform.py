@@ -1,7 +1,5 @@
 """The uniform family."""
 
-import math
-
 import jax
 import jax.numpy as jnp
 
@@ -57,7 +55,7 @@ class Uniform(RandomVariable):
         return jnp.clip(self.low + (self.high - self.low) * u, self.low, self.high)
 
     def log_prob(self, x):
-        return on_support(self, x, lambda x: jnp.broadcast_to(-jmath.log(self.high - self.low), x.shape))
+        return on_support(self, x, self.low, lambda x: jnp.broadcast_to(-jnp.log(self.high - self.low), x.shape))
 
     def cdf(self, x):
         return jnp.clip((as_float(x) - self.low) / (self.high - self.low), 0.0, 1.0)
@@ -66,10 +64,10 @@ class Uniform(RandomVariable):
         return self.low + (self.high - self.low) * as_float(q)
 
     def log_cdf(self, x):
-        return jmath.log(self.cdf(x))
+        return jnp.log(self.cdf(x))
 
     def log_survival(self, x):
-        return jmath.log(jnp.clip((self.high - as_float(x)) / (self.high - self.low), 0.0, 1.0))
+        return jnp.log(jnp.clip((self.high - as_float(x)) / (self.high - self.low), 0.0, 1.0))
 
     @property
     def mean(self):
@@ -80,4 +78,4 @@ class Uniform(RandomVariable):
         return jnp.broadcast_to(jnp.square(self.high - self.low) / 12, self.shape)
 
     def entropy(self):
-        return jnp.broadcast_to(jmath.log(self.high - self.low), self.shape)
+        return jnp.broadcast_to(jnp.log(self.high - self.low), self.shape)

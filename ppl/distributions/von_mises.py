@@ -40,23 +40,23 @@ class VonMises(RandomVariable):
         return jnp.clip(jnp.remainder(angle + limit, 2 * math.pi) - limit, -limit, limit)
 
     def _distance(self, key):
-        """Draw the distance from `loc` and a side; `separation` is 1 - cos(distance), accurate when it is small."""
-        kappa = jnp.broadcast_to(self.concentration, self.shape)
+        """Draw the distance from `loc` and a side, by way of 1 - cos(distance), which keeps its digits near 0."""
         dtype = draw_dtype(self)
-        kappa = jnp.maximum(kappa, 1e-3)  # the rejection below is exact for any envelope, and this one has weight 1
+        target = jnp.broadcast_to(self.concentration, self.shape)
+        kappa = jnp.maximum(target, 1e-3)  # of the envelope: any value is exact, the target's is the fastest
         r = 1 + jnp.sqrt(1 + 4 * jnp.square(kappa))
         rho = (r - jnp.sqrt(2 * r)) / (2 * kappa)
-        excess = jnp.square(1 - rho) / (2 * rho)
-        target = jnp.broadcast_to(self.concentration, self.shape)
+        excess = jnp.where(kappa > 1e4, 0.5 / kappa, jnp.square(1 - rho) / (2 * rho))
+        best = jnp.clip(1 / target, excess, excess + 2)
 
         def attempt(state):
             key, separation, accepted = state
             key, first, second = jax.random.split(key, 3)
             versine = 2 * jnp.square(jnp.sin(0.5 * math.pi * jax.random.uniform(first, self.shape, dtype)))
             proposal = excess * versine / (excess + 2 - versine)
-            # log of target over envelope, at most 0
-            c = target * (excess + proposal)
-            accept = jnp.log(jax.random.uniform(second, self.shape, dtype)) < jnp.log(c) + 1 - c
+            distance = excess + proposal
+            log_rate = jnp.log(distance / best) - target * (distance - best)  # target over envelope, at most 0
+            accept = jnp.log(jax.random.uniform(second, self.shape, dtype)) < log_rate
             return key, jnp.where(accepted, separation, proposal), accepted | accept
 
         start = (key, jnp.zeros(self.shape, dtype), jnp.zeros(self.shape, bool))
@@ -67,9 +67,11 @@ class VonMises(RandomVariable):
     def log_prob(self, x):
         def log_prob(x):
             half_chord = jnp.sin(0.5 * (x - self.loc))
-            return -2 * self.concentration * jnp.square(half_chord) - math.log(2 * math.pi) - log_i0e(self.concentration)
+            return (
+                -2 * self.concentration * jnp.square(half_chord) - math.log(2 * math.pi) - log_i0e(self.concentration)
+            )
 
-        return on_support(self, x, log_prob)
+        return on_support(self, x, 0.0, log_prob)
 
     @property
     def mean(self):

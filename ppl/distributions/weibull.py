@@ -47,11 +47,11 @@ class Weibull(RandomVariable):
         def log_prob(x):
             constant = jnp.log(k) - jnp.log(self.scale)
             inside = jnp.where(x == 0, self.scale, x)
-            log_z = log_ratio(inside, jnp.broadcast_to(self.scale, inside.shape))
+            log_z = log_ratio(inside, self.scale)
             body = constant + (k - 1) * log_z - jnp.exp(k * log_z)
             return jnp.where(x == 0, at_end(k - 1, constant), body)
 
-        return on_support(self, x, log_prob)
+        return on_support(self, x, 1.0, log_prob)
 
     def cdf(self, x):
         return -jnp.expm1(self.log_survival(x))
@@ -65,7 +65,7 @@ class Weibull(RandomVariable):
     def log_survival(self, x):
         x = as_float(x)
         inside = jnp.where(x > 0, x, 1.0)
-        log_z = log_ratio(inside, jnp.broadcast_to(self.scale, inside.shape))
+        log_z = log_ratio(inside, self.scale)
         return jnp.where(x > 0, -jnp.exp(self.concentration * log_z), 0.0)
 
     @property

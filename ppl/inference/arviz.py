@@ -48,6 +48,11 @@ def to_arviz(posterior, model=None, data=None):
         | {"/": attributes},
         check_conventions=False,
     )
+    if "inv_metric" in posterior.state and "sample_stats" in groups:  # one for each chain, or one for all
+        metric = posterior.state["inv_metric"]
+        over = [f"inv_metric_dim_{i}" for i in range(metric.ndim)]
+        over = ["chain", *over[:-1]] if metric.ndim > 1 and len(metric) == posterior.chains else over
+        tree["sample_stats"]["inv_metric"] = (over, metric)
     return tree
 
 
@@ -99,7 +104,7 @@ def _sample_dims(group):
 def _attributes(posterior):
     import datetime
 
-    version = posterior.versions.get("ppl")
+    version = posterior.versions.get("ppl", "unknown")
     found = {
         "created_at": datetime.datetime.now(datetime.UTC).isoformat(),
         "creation_library": "ppl",

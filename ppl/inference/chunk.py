@@ -309,7 +309,9 @@ def _learn(learner, chain, info, iteration, adapting, options):
         attempt = chain.attempt + 1
         hopeless = ~jnp.any(jnp.stack([jnp.any(x) for x in jax.tree.leaves(chain.free)]))
         failed = (attempt >= MOST_STARTS) | hopeless
-        phase = jnp.where(good, jnp.where(search, SEARCH, RUN), jnp.where(failed, FAILED, START))
+        # A density without a gradient is run all the same: each transition diverges, and the result says so.
+        failed = jnp.where(failed & jnp.isfinite(chain.kernel.log_density), RUN, jnp.where(failed, FAILED, START))
+        phase = jnp.where(good, jnp.where(search, SEARCH, RUN), failed)
         tuning = hmc.select(good, tuning, chain.tuning)
         return chain._replace(tuning=tuning, phase=phase.astype(jnp.int32), attempt=attempt)
 

@@ -104,7 +104,7 @@ def _r_hat(posterior, summary):
         return None
     worst = int(np.argmax(np.where(bad, r_hat, 0.0)))
     return (
-        f"R-hat of {summary.label(worst)!r} is {r_hat[worst]:.3g}, above {LARGEST_R_HAT}{_others(bad)}: the chains do "
+        f"R-hat of {summary.label(worst)!r} is {r_hat[worst]:.3f}, above {LARGEST_R_HAT}{_others(bad)}: the chains do "
         "not agree yet; give more warmup= and draws=, or try ppl.noncentered on variables that depend on it."
     )
 

@@ -14,6 +14,7 @@ arXiv:1903.08008; equations cited as [V n]. Numbers equal those of arviz-stats. 
 """
 
 import functools
+import math
 
 import numpy as np
 
@@ -98,8 +99,8 @@ def mcse_sd(draws):
 
 def eti(draws, probability=0.89):
     """Equal-tailed interval: the two quantiles that leave `(1 - probability) / 2` on either side, as `(low, high)`."""
-    edge = (1.0 - probability) / 2.0
-    return tuple(_by_block(draws, lambda rows, q=q: _quantile(_sorted(rows), q), least=1) for q in (edge, 1.0 - edge))
+    both = _edges(probability)
+    return tuple(_by_block(draws, lambda rows, q=q: _quantile(_sorted(rows), q), least=1) for q in both)
 
 
 def ebfmi(energy):
@@ -139,7 +140,7 @@ def _rows(draws):
     if draws.ndim == 1:
         draws = draws[None]
     shape = draws.shape[2:]
-    return np.moveaxis(draws.reshape(*draws.shape[:2], -1), -1, 0), shape
+    return np.moveaxis(draws.reshape(*draws.shape[:2], math.prod(shape)), -1, 0), shape
 
 
 def _blocks(rows):
@@ -165,7 +166,8 @@ def _summarize_block(rows):
         return {}
     with np.errstate(all="ignore"):
         ordered = _sorted(x)
-        columns = dict(mean=x.mean((1, 2)), eti89_lb=_quantile(ordered, 0.055), eti89_ub=_quantile(ordered, 0.945))
+        low, high = _edges(0.89)
+        columns = dict(mean=x.mean((1, 2)), eti89_lb=_quantile(ordered, low), eti89_ub=_quantile(ordered, high))
         columns["sd"] = x.std((1, 2), ddof=1) if chains * draws > 1 else np.full(count, np.nan)
         if draws >= 4:
             scores, folded = _normal_scores(_split(x))
@@ -183,6 +185,11 @@ def _summarize_block(rows):
 
 def _unless_equal(x, values):
     return np.where(x.max((1, 2)) == x.min((1, 2)), np.nan, values)
+
+
+def _edges(probability):
+    edge = (1.0 - probability) / 2.0
+    return edge, 1.0 - edge
 
 
 def _sorted(x):

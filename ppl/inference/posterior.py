@@ -41,6 +41,7 @@ class Posterior(Mapping):
       warmup: `{"draws": ..., "stats": ...}` of the warm-up where it was kept.
       interrupted: whether the run was stopped before its last draw.
       tracked: `[chain, draw, ...]` for each function of the state that was asked for.
+      moments: `{"mean": ..., "sd": ...}` over all draws of a variable whose draws were not kept, by name.
       roles: "latent" or "derived", by variable; latent where not said.
       moments: `{"mean": ..., "sd": ...}` over all draws of each variable, kept or not, where `keep` was given.
 
@@ -61,6 +62,7 @@ class Posterior(Mapping):
     warmup: dict[str, Any] | None = None
     interrupted: bool = False
     tracked: dict[str, Any] = dataclasses.field(default_factory=dict)
+    moments: dict[str, Any] = dataclasses.field(default_factory=dict)
     roles: dict[str, str] = dataclasses.field(default_factory=dict)
     moments: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -69,9 +71,10 @@ class Posterior(Mapping):
             self._set(field, {name: np.asarray(values) for name, values in getattr(self, field).items()})
         for field in ("settings", "timings", "versions", "roles"):
             self._set(field, dict(getattr(self, field)))
-        if self.warmup is not None:
-            kept = {group: {n: np.asarray(v) for n, v in arrays.items()} for group, arrays in self.warmup.items()}
-            self._set("warmup", kept)
+        for field in ("warmup", "moments"):
+            if (groups := getattr(self, field)) is not None:
+                arrays = {group: {n: np.asarray(v) for n, v in values.items()} for group, values in groups.items()}
+                self._set(field, arrays)
         self._check_leading_axes()
         dims, coords = labels.tidy_labels(self.shapes, self.dims, self.coords)
         self._set("dims", dims)
@@ -149,8 +152,9 @@ class Posterior(Mapping):
           *names: of the variables; all by default.
           most: how many elements of one variable are read at most, evenly spaced; all by default.
         """
-        draws = {name: self[name] for name in names or self.draws}
-        return summarize_draws(draws, self.dims, self.coords, most)
+        moments = {n: self.moments[n] for n in names or self.moments if n in self.moments and n not in self.draws}
+        draws = {name: self[name] for name in names or self.draws if name not in moments}
+        return summarize_draws(draws, self.dims, self.coords, most, moments)
 
     @functools.cached_property
     def _overview(self):

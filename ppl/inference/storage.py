@@ -25,7 +25,7 @@ SEAL = re.compile(rb"ppl posterior, format (\d{1,9}), sha256 ([0-9a-f]{64})")
 HEAD = 2**24  # bytes within which the seal stands
 RECORDS = ("settings", "timings", "seed", "versions", "dims", "interrupted", "roles")
 PREFIXES = {"draws": "", "stats": "sample_stats.", "tracked": "tracked.", "state": "state."}
-WARMUP = "warmup."
+WARMUP, MOMENTS = "warmup.", "moments."
 PLAIN = ("int8", "int16", "int32", "float32", "float64")
 WIDER = {"uint8": "int16", "uint16": "int32", "float16": "float32", "bfloat16": "float32"}
 
@@ -115,6 +115,10 @@ def _posterior(attributes, variables):
     fields = {name: groups.get(name, {}) for name in (*PREFIXES, "coords")}
     if "warmup" in records:
         fields["warmup"] = {name: groups.get(WARMUP + name, {}) for name in records["warmup"]}
+    fields["moments"] = {}
+    for kind in (group for group in groups if group.startswith(MOMENTS)):
+        for name, array in groups[kind].items():
+            fields["moments"].setdefault(name, {})[kind.removeprefix(MOMENTS)] = array
     return Posterior(**fields, **{name: records[name] for name in RECORDS})
 
 
@@ -144,6 +148,9 @@ class _File:
         for group in ("stats", "tracked", "state"):
             for name, array in getattr(posterior, group).items():
                 self._add_other(group, PREFIXES[group] + name, name, array, ["chain", "draw"] if group != "state" else [])
+        for name, moments in posterior.moments.items():
+            for kind, array in moments.items():
+                self._add_other(MOMENTS + kind, f"{MOMENTS}{kind}.{name}", name, array, [])
         for group, arrays in (posterior.warmup or {}).items():
             for name, array in arrays.items():
                 wanted = WARMUP + PREFIXES.get(group, f"{group}.") + name

@@ -28,7 +28,7 @@ STYLE = {
 }
 
 
-def summarize_draws(draws, dims, coords, most=None):
+def summarize_draws(draws, dims, coords, most=None, moments=None):
     """Return the `Summary` of a mapping of draws `[chain, draw, ...]`.
 
     Args:
@@ -36,6 +36,7 @@ def summarize_draws(draws, dims, coords, most=None):
       dims: names of axes, by variable.
       coords: labels, by axis.
       most: the largest number of elements read of one variable, evenly spaced; all by default.
+      moments: `{"mean": ..., "sd": ...}` by name, of variables whose draws were not kept; other columns are nan.
     """
     parts, columns = [], {name: [] for name in diagnostics.COLUMNS}
     start = 0
@@ -50,6 +51,12 @@ def summarize_draws(draws, dims, coords, most=None):
         count = size if positions is None else len(positions)
         parts.append(Part(name, shape, start, start + count, positions))
         start += count
+    for name, known in (moments or {}).items():
+        shape = np.shape(known["mean"])
+        for column, arrays in columns.items():
+            arrays.append(np.ravel(np.asarray(known.get(column, np.full(shape, np.nan)), float)))
+        parts.append(Part(name, shape, start, start + math.prod(shape)))
+        start += math.prod(shape)
     joined = {column: np.concatenate(arrays) if arrays else np.zeros(0) for column, arrays in columns.items()}
     return Summary(tuple(parts), joined, dims, coords)
 

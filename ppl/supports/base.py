@@ -26,6 +26,7 @@ def tiny(x):
 
 
 def largest(x):
+    """The largest finite number of x's dtype."""
     return jnp.finfo(x.dtype).max
 
 

@@ -23,6 +23,8 @@ def _side(size, k):
 
 
 class Matrix(Support):
+    """Base of supports of square matrices, lower triangular or symmetric."""
+
     event_ndim = 2
     diagonal = 0
 

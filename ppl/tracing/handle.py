@@ -33,7 +33,7 @@ import inspect
 import jax
 import jax.numpy as jnp
 
-from ppl.errors import ModelError
+from ppl.errors import ModelError, listed, suggest
 from ppl.random_variable import RandomVariable, as_value
 
 
@@ -44,35 +44,40 @@ class Program:
     name: str | None = None
     wrap: tuple = ()
 
-    def under(self, respond, prefix):
-        """Note one more handler."""
+    def under(self, respond, prefix, names=()):
+        """Note one more handler; `names` are those that it must meet, as they are called further out."""
         name = f"{prefix}/{self.name}" if prefix else self.name
-        return dataclasses.replace(self, name=name, wrap=(*self.wrap, (respond, prefix)))
+        inside = tuple(n for n in names if n.startswith(f"{name}/"))
+        return dataclasses.replace(self, name=name, wrap=(*self.wrap, (respond, prefix, inside)))
 
 
-def handle(program, respond, prefix=""):
+def handle(program, respond, prefix="", names=()):
     """Run `program`; answer each random variable it yields with the generator `respond(rv)`.
 
     Args:
       program: a running model: a generator.
       respond: a generator function of a random variable: `return` answers it, `yield` passes one on.
       prefix: put before the names of everything that `program` yields, as `prefix/name`.
+      names: the names that the handler is about. One that `program` never yields is a mistake.
 
     Returns (as a generator) what `program` returns.
     """
-    value, error = None, None
+    value, error, met = None, None, []
     while True:
         try:
             request = program.send(value) if error is None else program.throw(error)
         except StopIteration as stop:
+            _refuse_unmet(names, met, respond)
             return stop.value
         try:
             request = checked(request, program)
+            name = f"{prefix}/{request.name}" if prefix else request.name
+            met.append(f"{name}/" if isinstance(request, Program) else name)
             if isinstance(request, Program):
-                value = yield request.under(respond, prefix)
+                value = yield request.under(respond, prefix, names)
             else:
-                rv = request.replace(name=f"{prefix}/{request.name}") if prefix else request
-                value = fit(rv, (yield from respond(rv)))
+                rv = request.replace(name=name) if prefix else request
+                value = fit(rv, (yield from _answering(respond, rv)))
             error = None
         except ModelError as e:  # complain at the user's own line
             error = e if isinstance(request, Program) else e.with_traceback(None)
@@ -81,6 +86,33 @@ def handle(program, respond, prefix=""):
 def pass_on(rv):
     """Respond to nothing."""
     return (yield rv)
+
+
+def _answering(respond, rv):
+    """Return the running `respond(rv)`."""
+    answering = respond(rv)
+    if not hasattr(answering, "send"):
+        raise ModelError(
+            f"the handler {_handler_name(respond)!r} answered {rv._label()} and has no `yield`: a handler's function passes on "
+            "what it does not answer: `return (yield rv)`"
+        )
+    return answering
+
+
+def _handler_name(respond):
+    """Return what a handler is called: the function that `respond` was defined in."""
+    return getattr(respond, "__qualname__", type(respond).__name__).removesuffix(".<locals>.respond").rpartition(".")[2]
+
+
+def _refuse_unmet(names, met, respond):
+    """Refuse names that a handler is about and that no variable had. What is inside loops is looked for there."""
+    for name in names:
+        if name not in met and not any(m.endswith("/") and name.startswith(m) for m in met):
+            known = [m for m in met if not m.endswith("/")] + [f"{m}..." for m in met if m.endswith("/")]
+            raise ModelError(
+                f"{_handler_name(respond)} was given {name!r}, which is no random variable of the model inside "
+                f"({listed(known) or 'it has none'}).{suggest(name, known)}"
+            )
 
 
 def fit(rv, value):
@@ -98,9 +130,13 @@ class Handled:
     model: object
     respond: object
     prefix: str = ""
+    names: tuple = ()
 
     def __call__(self, *args, **kwargs):
-        return handle(self.model(*args, **kwargs), self.respond, self.prefix)
+        program = self.model(*args, **kwargs)
+        if not hasattr(program, "send"):
+            refuse_model(self.model, program)
+        return handle(program, self.respond, self.prefix, self.names)
 
     @property
     def __signature__(self):
@@ -111,12 +147,15 @@ class Handled:
         return model_name(self.model)
 
     def _identity(self):
-        closure = tuple(cell.cell_contents for cell in getattr(self.respond, "__closure__", None) or ())
+        """Two handlers are equal if their code and all that they hold are; 1, 1. and True are different."""
+        holds = [cell.cell_contents for cell in getattr(self.respond, "__closure__", None) or ()]
+        holds += [*(getattr(self.respond, "__defaults__", None) or ()), *(getattr(self.respond, "__kwdefaults__", None) or {}).items()]
+        holds = tuple((type(h), h) for h in holds)
         try:
-            hash(closure)
+            hash(holds)
         except TypeError:
             return self.model, self.respond, self.prefix
-        return self.model, getattr(self.respond, "__code__", self.respond), closure, self.prefix
+        return self.model, getattr(self.respond, "__code__", self.respond), holds, self.prefix
 
     def __eq__(self, other):
         return isinstance(other, Handled) and self._identity() == other._identity()
@@ -125,9 +164,16 @@ class Handled:
         return hash(self._identity())
 
 
-def handler(model, respond, prefix=""):
-    """Return `model` with `respond` around it: a model again, with the same arguments."""
-    return Handled(model, respond, prefix)
+def handler(model, respond, prefix="", names=()):
+    """Return `model` with `respond` around it: a model again, with the same arguments.
+
+    Args:
+      model: a model.
+      respond: a generator function of a random variable; see `handle`.
+      prefix: put before the names of everything in the model.
+      names: the names that the handler is about, if it should refuse those that the model does not have.
+    """
+    return Handled(model, respond, prefix, tuple(names))
 
 
 def model_name(model):
@@ -135,6 +181,17 @@ def model_name(model):
     if isinstance(model, functools.partial):
         return model_name(model.func)
     return getattr(model, "__name__", type(model).__name__)
+
+
+def refuse_model(model, result):
+    """Raise for a model that, called with its arguments, gave `result` in place of a generator."""
+    what = "returned a random variable" if isinstance(result, RandomVariable) else "has no `yield`"
+    code = getattr(inspect.unwrap(model), "__code__", None)
+    where = f" (line {code.co_firstlineno} of {code.co_filename})" if code else ""
+    raise ModelError(
+        f"the model {model_name(model)!r}{where} {what}: a model is a generator function; write `x = yield Normal(...)`, "
+        "or `return (yield ...)`"
+    )
 
 
 def checked(request, program):
@@ -208,17 +265,16 @@ class Foreign(RandomVariable):
                 )
         self.__dict__.update(
             distribution=distribution, support=support, shape=tuple(shape), name=name, value=value, sharding=None, weight=1.0,
-            loops=(), role="latent" if value is None else "observed",
+            loops=(), role="latent" if value is None else "observed", event_ndim=support.event_ndim,
         )  # fmt: skip
+        self.__post_init__()
+
+    def _label(self):
+        return f"{self.name!r} ({type(self.distribution).__name__})"
 
     def __post_init__(self):
         if self.value is not None:
             self.__dict__["value"] = as_value(self, self.value)
-
-    @property
-    def batch_shape(self):
-        """The shape of the log density."""
-        return self.shape[: len(self.shape) - self.support.event_ndim]
 
     def sample(self, key):
         """Draw with the object's own `sample`."""

@@ -24,7 +24,7 @@ def condition(model, values=None, /, **more):
             rv = rv.replace(value=fit(rv, values[rv.name]), role="observed")
         return (yield rv)
 
-    return handler(model, respond)
+    return handler(model, respond, names=values)
 
 
 def do(model, values=None, /, **more):
@@ -36,7 +36,7 @@ def do(model, values=None, /, **more):
             return values[rv.name]
         return (yield rv)
 
-    return handler(model, respond)
+    return handler(model, respond, names=values)
 
 
 def substitute(model, values=None, /, **more):
@@ -68,7 +68,7 @@ def block(model, *names, key):
             return rv.sample(draw_key(key, rv)) if rv.value is None else rv.value
         return (yield rv)
 
-    return handler(model, respond)
+    return handler(model, respond, names=names)
 
 
 def scope(name, model):
@@ -90,7 +90,7 @@ def reweight(model, weights=None, /, **more):
             rv = rv.replace(weight=_product(rv, weights[rv.name]))
         return (yield rv)
 
-    return handler(model, respond)
+    return handler(model, respond, names=weights)
 
 
 def mask(model, masks=None, /, **more):
@@ -108,7 +108,7 @@ def mask(model, masks=None, /, **more):
             rv = rv.replace(weight=_product(rv, keep))
         return (yield rv)
 
-    return handler(model, respond)
+    return handler(model, respond, names=masks)
 
 
 def _product(rv, weight):
@@ -136,7 +136,7 @@ def shard(model, specs=None, /, **more):
             rv = rv.replace(sharding=specs[rv.name])
         return (yield rv)
 
-    return handler(model, respond)
+    return handler(model, respond, names=specs)
 
 
 def noncentered(model, *names):
@@ -158,7 +158,7 @@ def noncentered(model, *names):
 
     if not names:
         raise ModelError("noncentered needs the names of the variables to draw: noncentered(model, 'theta')")
-    return handler(model, respond)
+    return handler(model, respond, names=names)
 
 
 __all__ = ["block", "condition", "do", "mask", "noncentered", "replay", "reweight", "scope", "shard", "substitute"]

@@ -246,49 +246,6 @@ def total(sites, volume):
     return sum(terms[1:], terms[0]) if terms else jnp.zeros(())
 
 
-class Trace(dict):
-    """The sites of one run by full name, in program order; prints as a table. `returned` is what the model returned."""
-
-    def __init__(self, sites, returned=None):
-        super().__init__(sites)
-        self.returned = returned
-
-    @property
-    def log_joint(self):
-        """The sum of the log densities."""
-        return total(self, volume=False)
-
-    def table(self):
-        """Return rows of (name, family, shape, role, log density)."""
-        return [
-            (
-                name,
-                site.family,
-                str(tuple(np.shape(site.value))),
-                site.role,
-                "" if site.log_prob is None else f"{float(jnp.sum(site.log_prob)):.4f}",
-            )
-            for name, site in self.items()
-        ]
-
-    def __repr__(self):
-        rows = [("name", "family", "shape", "role", "log density"), *self.table()]
-        rows.append(("", "", "", "total", f"{float(self.log_joint):.4f}"))
-        widths = [max(len(row[i]) for row in rows) for i in range(5)]
-        lines = [
-            "  ".join(cell.rjust(w) if i == 4 else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True)))
-            for row in rows
-        ]
-        return "\n".join(line.rstrip() for line in lines)
-
-    def _repr_html_(self):
-        import html
-
-        cells = "".join(f"<tr>{''.join(f'<td>{html.escape(c)}</td>' for c in row)}</tr>" for row in self.table())
-        head = "".join(f"<th>{h}</th>" for h in ("name", "family", "shape", "role", "log density"))
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{cells}</tbody></table>"
-
-
 def trace(model, data=None, key=0, values=None):
     """Run a model once and return a `Trace`: names, families, shapes, roles, values and log densities.
 
@@ -298,8 +255,6 @@ def trace(model, data=None, key=0, values=None):
       key: an int or a jax key, for what neither `data` nor `values` gives.
       values: values of latent variables on their natural scale.
     """
-    from ppl.tracing.bind import split
-
     parts = split(model, data)
     values = {name: jnp.asarray(v) for name, v in (values or {}).items()}
     ctx = Context(data=parts.observed, missing=parts.missing, values=values, key=as_key(key))
@@ -319,8 +274,6 @@ def _known(values, sites, model):
 
 def sample(model, key=0, data=None):
     """Draw every variable of a model that `data` does not fix: `{name: value}`, deterministic values included."""
-    from ppl.tracing.bind import split
-
     parts = split(model, data)
     ctx = Context(data=parts.observed, missing=parts.missing, key=as_key(key), density=False)
     _, sites = run(model, parts.arguments, ctx)
@@ -338,65 +291,9 @@ def log_joint(model, values, data=None, volume=False):
       volume: whether to add the log volume terms of the maps from free space; the sum is then the log density of the free
         values, the one that samplers see.
     """
-    from ppl.tracing.bind import split
-
     parts = split(model, data)
     values = {name: jnp.asarray(v) for name, v in values.items()}
     _, sites = run(model, parts.arguments, Context(data=parts.observed, missing=parts.missing, values=values))
     parts.check_names(sites)
     _known(values, sites, model)
     return total(sites, volume)
-
-
-def first_problem(model, arguments, ctx):
-    """Run a model uncompiled and say which variable first has a log density that is not finite: a text, or None."""
-    found = []
-
-    def watch(rv, value, log_prob):
-        if log_prob is None or concrete(log_prob) is None:
-            return
-        bad = ~np.isfinite(np.asarray(log_prob))
-        if bad.any() and not found:
-            found.append(_problem(rv, np.asarray(value), np.asarray(log_prob), bad))
-
-    try:
-        _, sites = run(model, arguments, dataclasses.replace(ctx, watch=watch))
-    except ModelError as e:
-        return str(e)
-    except (ArithmeticError, TypeError, StartError) as e:
-        return f"{type(e).__name__}: {e}"
-    for name, site in sites.items():
-        if found or site.log_prob is None:
-            continue
-        bad = ~np.isfinite(np.asarray(site.log_prob))
-        if bad.any():
-            found.append(
-                f"{name!r} ({site.family}), whose log density is {np.asarray(site.log_prob)[bad][0]} "
-                f"at {np.argwhere(bad)[0].tolist()}"
-            )
-    return found[0] if found else None
-
-
-def _problem(rv, value, log_prob, bad):
-    """Describe a variable whose log density is not finite where `bad`."""
-    index = tuple(np.argwhere(bad)[0])
-    where = f" at index {tuple(int(i) for i in index)}" if index else ""
-    text = f"{rv._label()}{where}: log density {log_prob[index]} for the value {value[index] if value.ndim else value}"
-    for name, parameter in rv.parameters.items():
-        domain, known = rv.domain.get(name), concrete(parameter) if rv.domain.get(name) is not None else None
-        if known is None or not known.size:
-            continue
-        if not np.all(domain.contains_numpy(known)):
-            return f"{text}; its {name} has minimum {known.min():.6g} and must be {domain.words}"
-        text += f", {name} {_at(known, index)}"
-    return text + f" (support: {rv.support.words})"
-
-
-def _at(parameter, index):
-    if not parameter.ndim:
-        return f"{parameter:.6g}"
-    try:
-        entry = parameter[tuple(0 if n == 1 else i for i, n in zip(index, parameter.shape, strict=False))]
-    except IndexError:
-        return f"of shape {parameter.shape}"
-    return f"{entry:.6g}" if np.ndim(entry) == 0 else f"of shape {parameter.shape}"

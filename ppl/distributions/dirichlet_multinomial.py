@@ -1,0 +1,88 @@
+"""The Dirichlet-multinomial family: multinomial counts whose probabilities vary."""
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from ppl.distributions.special_discrete import (
+    integers,
+    log_multinomial,
+    log_poisson_peak,
+    plain,
+    stirling_error_real,
+    whole,
+)
+from ppl.distributions.special_discrete_draws import draw_multinomial
+from ppl.random_variable import RandomVariable, random_variable
+from ppl.supports import counts, nonnegative_integer, positive
+
+
+@random_variable
+class DirichletMultinomial(RandomVariable):
+    """Dirichlet-multinomial random variable: Multinomial(n, p) with p drawn from Dirichlet(a).
+
+        log f(x) = log [n! Gamma(s) / Gamma(n + s)] + sum_i log [Gamma(x_i + a_i) / (x_i! Gamma(a_i))],    s = sum(a)
+
+    Args:
+      total_count: n, 0 or more, any shape.
+      concentration: a, (..., K), positive each.
+
+    One draw has shape (K,): K counts that sum to n. Same law as `scipy.stats.dirichlet_multinomial(concentration,
+    total_count)`.
+    """
+
+    total_count: ArrayLike = 1
+    concentration: ArrayLike = (1.0, 1.0)
+    domain = dict(total_count=nonnegative_integer, concentration=positive)
+    event_dims = dict(concentration=1)
+    event_ndim = 1
+
+    @property
+    def event_shape(self):
+        return self.concentration.shape[-1:]
+
+    @property
+    def support(self):
+        return counts(plain(self.total_count))
+
+    @property
+    def _total(self):
+        return whole(self.total_count, self.concentration.dtype)[0]
+
+    def sample(self, key):
+        gamma_key, key = jax.random.split(key)
+        log_gamma = jax.random.loggamma(gamma_key, self.concentration, self.shape)
+        return integers(draw_multinomial(key, self._total, jax.nn.softmax(log_gamma, -1), self.shape))
+
+    def log_prob(self, x):
+        """Return the log density as the ratio m(x) m(a) / m(x + a) of multinomials of one probability vector.
+
+        The vector is free to choose; (x + a) / (n + s) puts the last of them at its peak, and keeps all three accurate.
+        """
+        a = self.concentration
+        x, inside = whole(x, a.dtype)
+        inside = jnp.all(inside, -1) & (jnp.sum(x, -1) == self._total)
+        x = jnp.where(inside[..., None], x, 0)
+        both = x + a
+        n, s, size = jnp.sum(x, -1), jnp.sum(a, -1), jnp.sum(both, -1)
+        p = jax.lax.stop_gradient(both / size[..., None])
+        log_prob = log_multinomial(x, jnp.log(p), p) + log_multinomial(a, jnp.log(p), p, stirling_error_real)
+        log_prob = log_prob + log_poisson_peak(size, stirling_error_real) + jnp.log1p(n / s)
+        terms = log_poisson_peak(both, stirling_error_real) + jnp.log1p(x / a)
+        return jnp.where(inside, log_prob - jnp.sum(terms, -1), -jnp.inf)
+
+    def _moments(self):
+        a = self.concentration
+        s = jnp.sum(a, -1, keepdims=True)
+        total = self._total[..., None] if self._total.ndim else self._total
+        return total, s, a / s
+
+    @property
+    def mean(self):
+        total, _, p = self._moments()
+        return jnp.broadcast_to(total * p, self.shape)
+
+    @property
+    def variance(self):
+        total, s, p = self._moments()
+        return jnp.broadcast_to(total * p * (1 - p) * ((total + s) / (1 + s)), self.shape)

@@ -1,0 +1,472 @@
+"""The continuous families of numbers, each against scipy and mpmath; `families.py` is the table."""
+
+import functools
+import importlib
+import inspect
+import math
+import re
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import mpmath as mp
+import numpy as np
+import pytest
+import scipy.stats
+from families import FAMILIES, IMPROPER
+
+import ppl.distributions as d
+from ppl.errors import ModelError
+from ppl.random_variable import RandomVariable
+from ppl.supports import ordered, positive
+
+NAMES = [row.name for row in FAMILIES]
+DTYPES = (np.float32, np.float64)
+TOLERANCE = {np.float32: 1e-5, np.float64: 1e-10}
+QUANTILES = (1e-6, 1e-3, 0.05, 0.3, 0.5, 0.8, 0.99, 1 - 1e-6)
+
+every_family = pytest.mark.parametrize("name", NAMES)
+both_dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=("float32", "float64"))
+
+
+def named(name):
+    return FAMILIES[NAMES.index(name)]
+
+
+@pytest.fixture
+def double(dtype):
+    """Double precision where the test asks for it."""
+    with jax.enable_x64(dtype is np.float64):
+        yield
+
+
+def grid(row, parameters):
+    """Points at quantiles, ends, next to ends, and outside; all are float32 numbers."""
+    with np.errstate(all="ignore"):
+        quantiles = np.asarray(row.twin(*parameters).ppf(np.array(QUANTILES)), float)
+    points = [*quantiles, *row.points(*parameters), np.inf, -np.inf, 1e30, -1e30, 0.0, 1e-30]
+    for end in row.ends(*parameters):
+        if mp.isfinite(end):
+            end = np.float32(float(end))
+            points += [
+                end,
+                np.nextafter(end, np.float32(np.inf)),
+                np.nextafter(end, -np.float32(np.inf)),
+                end - 1,
+                end + 1,
+            ]
+    with np.errstate(over="ignore"):
+        points = np.asarray(points, np.float32)
+    return np.where(np.isnan(points) | (abs(points) < np.finfo(np.float32).tiny), 0, points).astype(np.float32)
+
+
+@functools.cache
+def truth(name):
+    """Return `(inputs, log density, gradients)`: inputs `[1 + parameter, case, point]` are float32 numbers.
+
+    Gradients `[1 + parameter, case, point]`, by value and by each parameter, are nan where the law has none.
+    """
+    row = named(name)
+    cases = [tuple(float(np.float32(p)) for p in case) for case in row.cases + row.extreme]
+    points = np.stack([grid(row, case) for case in cases])
+    inputs = np.stack(
+        [points, *(np.repeat([[case[i]] for case in cases], points.shape[1], 1) for i in range(len(cases[0])))]
+    )
+    inputs = inputs.astype(float)
+    values, gradients = np.full(points.shape, -np.inf), np.full(inputs.shape, np.nan)
+    with mp.workdps(50):
+        for at in np.ndindex(points.shape):
+            x, *parameters = (mp.mpf(v) for v in inputs[(slice(None), *at)])
+            low, high = row.ends(*parameters)
+            if not (low <= x <= high and mp.isfinite(x)):
+                continue
+            value = row.density(x, *parameters)
+            values[at] = float(value)
+            if low < x < high:
+                gradients[(slice(None), *at)] = exact_gradient(row, low, high, x, *parameters)
+    return inputs, values, gradients
+
+
+def exact_gradient(row, low, high, *inputs):
+    """Central differences with 50 digits: exact to about 1e-15."""
+    room = min(abs(inputs[0] - end) for end in (low, high))
+    gradient = []
+    for i, v in enumerate(inputs):
+        step = mp.mpf(10) ** -15 * min(abs(v) if v else 1, room if mp.isfinite(room) else 1, 1)
+        up, down = ([*inputs[:i], v + s, *inputs[i + 1 :]] for s in (step, -step))
+        gradient.append(float((row.density(*up) - row.density(*down)) / (2 * step)))
+    return gradient
+
+
+@functools.cache
+def computed(name, dtype):
+    """Return ppl's log density and gradients at the inputs of `truth`: one compiled program for the family."""
+    row = named(name)
+    inputs = jnp.asarray(truth(name)[0].astype(dtype))
+
+    @jax.jit
+    def evaluate(inputs):
+        value, pull = jax.vjp(lambda x, *parameters: row.make(*parameters, shape=x.shape).log_prob(x), *inputs)
+        return value, jnp.stack(pull(jnp.ones_like(value)))
+
+    value, gradients = evaluate(inputs)
+    assert value.dtype == gradients.dtype == dtype
+    return np.asarray(value, float), np.asarray(gradients, float)
+
+
+def report(where, inputs, got, want):
+    at = tuple(np.argwhere(where)[0])
+    return f"{where.sum()} points; first: value and parameters {inputs[(slice(None), *at)]}: {got[at]!r}, exact {want[at]!r}"
+
+
+@every_family
+@both_dtypes
+def test_log_density_equals_the_exact_one(name, dtype, double):
+    """Relative 1e-5 (float32) and 1e-10 (float64), beside what rounding of the inputs and products alone must do."""
+    inputs, want, gradients = truth(name)
+    got, _ = computed(name, dtype)
+    assert not np.isnan(got).any(), report(np.isnan(got), inputs, got, want)
+    limit = float(np.finfo(dtype).max)
+    with np.errstate(over="ignore", invalid="ignore"):
+        want = np.where(abs(want) > limit, np.sign(want) * np.inf, want)
+        conditioning = np.nansum(abs(inputs * gradients), 0) * 4 * np.finfo(dtype).eps
+        wrong = abs(got - want) > TOLERANCE[dtype] * (abs(want) + 0.1) + conditioning
+        wrong = np.where(np.isfinite(want), wrong, got != want)
+    assert not wrong.any(), report(wrong, inputs, got, want)
+
+
+@every_family
+@both_dtypes
+def test_gradients_equal_central_differences(name, dtype, double):
+    """By value and each parameter, in units of the input: relative 1e-7 (float64), 1e-3 (float32, of the density's size)."""
+    inputs, values, want = truth(name)
+    _, got = computed(name, dtype)
+    nan = np.isnan(got).any(0)
+    assert not nan.any(), report(nan, inputs, got[0], want[0])
+    limit = float(np.finfo(dtype).max)
+    rtol, atol = (1e-7, 1e-9) if dtype is np.float64 else (1e-4, 1e-4)
+    for i, wanted in enumerate(want):
+        with np.errstate(over="ignore", invalid="ignore"):
+            unit = (1 + abs(values)) / np.where(inputs[i] == 0, 1, abs(inputs[i]))
+            wrong = abs(got[i] - wanted) > rtol * abs(wanted) + atol * unit
+            wrong &= np.isfinite(values) & ~np.isnan(wanted) & (abs(wanted) < limit) & (abs(values) < limit)
+        assert not wrong.any(), f"input {i}: " + report(wrong, inputs, got[i], wanted)
+
+
+@every_family
+def test_density_equals_scipy(name, dtype=np.float64):
+    """At usual parameters, so that the table's own formula cannot be wrong alone."""
+    row = named(name)
+    twin = [row.twin(*case) for case in row.cases]
+    if not hasattr(twin[0], "logpdf"):
+        pytest.skip("scipy has no twin")
+    inputs, want, _ = truth(name)
+    for i, law in enumerate(twin):
+        x = inputs[0, i, : len(QUANTILES)]
+        np.testing.assert_allclose(want[i, : len(QUANTILES)], law.logpdf(x), rtol=1e-4, atol=1e-5)
+
+
+@every_family
+@pytest.mark.false_alarm(1e-8)
+def test_draws_follow_the_law(name, key):
+    """The place and spread of F(draw), and its largest distance from uniform, over 200,000 float32 draws of each case.
+
+    The three bounds are each at a third of the false-alarm rate. Spread catches a scale 2 percent off in a normal family.
+    """
+    row = named(name)
+    size, rate = 200_000, 1e-8 / (3 * len(row.cases))
+    parameters = jnp.asarray(np.array(row.cases).T[:, :, None], jnp.float32)
+    draws = jax.jit(lambda key, p: row.make(*p, shape=(len(row.cases), size)).sample(key))(key, parameters)
+    assert draws.dtype == jnp.float32 and draws.shape == (len(row.cases), size)
+    deviations = -scipy.stats.norm.ppf(rate / 2)
+    for case, x in zip(row.cases, np.asarray(draws, float), strict=True):
+        u = np.sort(row.twin(*case).cdf(x))
+        assert abs(u.mean() - 0.5) < deviations * math.sqrt(1 / 12 / size), case
+        assert abs(abs(u - 0.5).mean() - 0.25) < deviations * math.sqrt(1 / 48 / size), case
+        distance = max((np.arange(1, size + 1) / size - u).max(), (u - np.arange(size) / size).max())
+        assert distance < math.sqrt(math.log(2 / rate) / (2 * size)), case  # Dvoretzky, Kiefer, Wolfowitz, Massart
+
+
+@every_family
+@both_dtypes
+def test_a_draw_lies_inside_and_its_own_log_density_is_finite(name, dtype, double, key):
+    """Also at extreme parameters, in float32 too: draws that would round to an end are kept off it where it matters."""
+    row = named(name)
+    cases = np.array(row.cases + row.extreme).T
+    parameters = jnp.asarray(np.repeat(cases[:, :, None], 1000, 2), dtype)
+
+    @jax.jit
+    def draw(key, parameters):
+        rv = row.make(*parameters)
+        x = rv.sample(key)
+        value, pull = jax.vjp(lambda x, *p: row.make(*p).log_prob(x), x, *parameters)
+        return x, rv.support.contains(x), value, jnp.stack(pull(jnp.ones_like(value)))
+
+    x, inside, value, gradients = draw(key, parameters)
+    assert x.dtype == dtype and x.shape == parameters.shape[1:]
+    assert inside.all()
+    assert np.isfinite(value).all()
+    assert not np.isnan(gradients).any()
+
+
+def allclose(got, want, dtype, case):
+    rtol = 2e-5 if dtype is np.float32 else 1e-8
+    np.testing.assert_allclose(np.asarray(got, float), want, rtol=rtol, atol=rtol / 10, err_msg=str(case))
+
+
+@every_family
+@both_dtypes
+def test_moments_and_entropy_equal_scipy(name, dtype, double):
+    row = named(name)
+    parameters = jnp.asarray(np.array(row.cases).T, dtype)
+
+    @jax.jit
+    def evaluate(parameters):
+        rv = row.make(*parameters)
+        entropy = rv.entropy() if hasattr(rv, "entropy") else None
+        return rv.mean, rv.variance, entropy
+
+    mean, variance, entropy = evaluate(parameters)
+    assert mean.shape == variance.shape == parameters.shape[1:]
+    for i, case in enumerate(row.cases):
+        law = row.twin(*(float(p) for p in np.asarray(case, dtype)))
+        allclose(mean[i], law.mean(), dtype, case)
+        allclose(variance[i], law.var(), dtype, case)
+        if entropy is not None and hasattr(law, "entropy"):
+            allclose(entropy[i], law.entropy(), dtype, case)
+
+
+@every_family
+@both_dtypes
+def test_distribution_functions_equal_scipy(name, dtype, double):
+    """cdf, log_cdf and log_survival against scipy; icdf inverts cdf, and is right at both ends."""
+    row = named(name)
+    points = np.array([0.001, 0.02, 0.3, 0.5, 0.9, 0.999])
+    parameters = np.array(row.cases, np.float32).astype(float)
+    laws = [row.twin(*case) for case in parameters]
+    x = np.stack([np.asarray(law.ppf(points), np.float32).astype(float) for law in laws])
+    methods = [m for m in ("cdf", "log_cdf", "log_survival", "icdf") if hasattr(row.make(*row.cases[0]), m)]
+
+    @jax.jit
+    def evaluate(x, q, *parameters):
+        rv = row.make(*parameters, shape=x.shape)
+        return {m: getattr(rv, m)(q if m == "icdf" else x) for m in methods}
+
+    parameters = [jnp.asarray(p[:, None], dtype) for p in parameters.T]
+    q = np.broadcast_to(points, x.shape)
+    got = evaluate(jnp.asarray(x, dtype), jnp.asarray(q, dtype), *parameters)
+    assert methods or row.name == "VonMises"
+    lower = np.stack([law.cdf(v) for law, v in zip(laws, x, strict=True)])
+    upper = np.stack([getattr(law, "sf", law.cdf)(v) for law, v in zip(laws, x, strict=True)])
+    # An x rounded to its dtype moves the mass by at most its density times the rounding.
+    eps = float(np.finfo(dtype).eps)
+    density = np.exp(truth_density(row, x, np.array(row.cases, np.float32)))
+    slack = (2e-6 if dtype is np.float32 else 1e-9) + 4 * eps * density * abs(x)
+    for method, want in (("cdf", lower), ("log_cdf", lower), ("log_survival", upper)):
+        if method in methods:
+            value = np.asarray(got[method], float)
+            error = abs((value if method == "cdf" else np.exp(value)) - want)
+            assert (error <= slack).all(), (method, error.max())
+    if "icdf" in methods:
+        back = np.stack([law.cdf(np.asarray(v, float)) for law, v in zip(laws, got["icdf"], strict=True)])
+        assert (abs(back - points) <= slack).all(), back - points
+
+
+def truth_density(row, x, parameters):
+    return np.array(
+        [
+            [float(row.density(mp.mpf(float(v)), *(mp.mpf(float(p)) for p in case))) for v in line]
+            for line, case in zip(x, parameters, strict=True)
+        ]
+    )
+
+
+@every_family
+def test_eager_jit_and_vmap_agree_and_a_pytree_comes_back(name):
+    row = named(name)
+    case = tuple(jnp.float32(p) for p in row.cases[0])
+    rv = row.make(*case)
+    x = jnp.float32(row.twin(*row.cases[0]).ppf(0.3))
+    eager = rv.log_prob(x)
+    np.testing.assert_allclose(jax.jit(lambda rv, x: rv.log_prob(x))(rv, x), eager, rtol=1e-6, atol=1e-6)
+    stacked = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), rv)
+    many = jax.vmap(lambda rv, x: rv.log_prob(x))(stacked, jnp.stack([x, x]))
+    np.testing.assert_allclose(many, [eager, eager], rtol=1e-6, atol=1e-6)
+    leaves, structure = jax.tree.flatten(rv)
+    again = jax.tree.unflatten(structure, leaves)
+    assert type(again) is type(rv) and again.shape == rv.shape and set(again.parameters) == set(rv.parameters)
+    assert all(again.parameters[n] is p for n, p in rv.parameters.items())
+
+
+EXACT = [
+    (d.HalfNormal(1.0), 0.0, -0.2257914),
+    (d.HalfCauchy(1.0), 0.0, -0.4515827),
+    (d.Exponential(5.0), 0.0, 1.6094379),
+    (d.LogNormal(0.0, 1.0), 0.0, -np.inf),
+    (d.Beta(1.0, 8.0), 0.0, 2.0794415),
+    (d.Beta(8.0, 1.0), 1.0, 2.0794415),
+    (d.Beta(1.0, 1.0), 0.0, 0.0),
+    (d.Beta(1.0, 1.0), 1.0, 0.0),
+    (d.Beta(5.0, 5.0), 0.0, -np.inf),
+    (d.Kumaraswamy(1.0, 8.0), 0.0, 2.0794415),
+    (d.Gamma(0.5), 0.0, np.inf),
+    (d.Gamma(1.0, 5.0), 0.0, 1.6094379),
+    (d.Gamma(2.0), -1.0, -np.inf),
+    (d.Weibull(0.2, 1.0), 0.0, 1.6094379),
+    (d.HalfNormal(1.0), -1.0, -np.inf),
+    (d.HalfCauchy(1.0), -1.0, -np.inf),
+    (d.Exponential(1.0), -1.0, -np.inf),
+    (d.Uniform(0.5, 1.0), 2.0, -np.inf),
+    (d.Uniform(0.5, 1.0), 0.7, 0.6931472),
+    (d.TruncatedNormal(1.0, 0.1, low=0.0), -0.1, -np.inf),
+    (d.TruncatedNormal(1.0, 0.1, low=0.0), 0.5, -11.1163534),
+    (d.TruncatedNormal(1.0, 0.1, low=0.0), 1.0, 1.3836466),
+    (d.TruncatedNormal(1.0, 0.1, low=0.0), 1.2, -0.6163534),
+]
+
+
+@pytest.mark.parametrize("rv, x, want", EXACT, ids=lambda v: re.sub(r"\s", "", str(v)))
+def test_known_values_at_ends_and_outside(rv, x, want):
+    np.testing.assert_allclose(rv.log_prob(x), want, rtol=1e-6, atol=1e-7)
+
+
+def test_the_gradient_at_a_closed_end_is_that_of_the_finite_density():
+    assert float(jax.grad(lambda b: d.Beta(1.0, b).log_prob(0.0))(8.0)) == pytest.approx(0.125, rel=1e-5)
+    assert float(jax.grad(lambda a: d.Beta(a, 1.0).log_prob(1.0))(8.0)) == pytest.approx(0.125, rel=1e-5)
+    assert float(jax.grad(lambda rate: d.Gamma(1.0, rate).log_prob(0.0))(5.0)) == pytest.approx(0.2, rel=1e-6)
+    assert float(jax.grad(lambda scale: d.Weibull(scale, 1.0).log_prob(0.0))(5.0)) == pytest.approx(-0.2, rel=1e-6)
+    assert float(jax.grad(lambda b: d.Kumaraswamy(1.0, b).log_prob(0.0))(8.0)) == pytest.approx(0.125, rel=1e-6)
+
+
+@both_dtypes
+def test_a_normal_truncated_far_out_in_its_tail(dtype, double):
+    want = [-1308989.935, -470421.167, -169055.833, -60751.4028, -21829.46368]
+    want += [-7842.297939, -2816.222245, -1010.587847, -362.3023684, -129.9117276]
+    scale = jnp.asarray(np.geomspace(0.01, 1, 10), dtype)
+    log_prob = jax.jit(
+        lambda scale: d.TruncatedNormal(dtype(1.35), scale, dtype(-20), dtype(-1)).log_prob(jnp.full(10, -15, dtype))
+    )
+    np.testing.assert_allclose(log_prob(scale), want, rtol=1e-5 if dtype is np.float32 else 1e-9)
+
+
+@both_dtypes
+def test_tails_keep_their_logarithm(dtype, double):
+    """Where the mass itself is too small to hold: against mpmath, relative 1e-5 (float32) and 1e-9."""
+    with mp.workdps(40):
+        gamma = mp.log(mp.gammainc(3, 200, regularized=True))
+        small = mp.log(mp.gammainc(50, 0, mp.mpf(0.01), regularized=True))
+        student = mp.log(mp.betainc(2.5, 0.5, 0, 5 / (5 + mp.mpf(10) ** 24), regularized=True) / 2)
+        beta = mp.log(mp.betainc(60, 3, 0, mp.mpf("0.0078125"), regularized=True))
+        normal = mp.log(mp.ncdf(-40))
+    as_dtype = functools.partial(np.asarray, dtype=dtype)
+    found = [
+        d.Gamma(as_dtype(3), as_dtype(1)).log_survival(as_dtype(200)),
+        d.Gamma(as_dtype(50), as_dtype(1)).log_cdf(as_dtype(0.01)),
+        d.StudentT(as_dtype(5), as_dtype(0), as_dtype(1)).log_survival(as_dtype(1e12)),
+        d.Beta(as_dtype(60), as_dtype(3)).log_cdf(as_dtype(0.0078125)),
+        d.Normal(as_dtype(0), as_dtype(1)).log_survival(as_dtype(40)),
+        d.Exponential(as_dtype(2)).log_survival(as_dtype(200)),
+        d.Gumbel(as_dtype(0), as_dtype(1)).log_survival(as_dtype(500)),
+    ]
+    want = [float(v) for v in (gamma, small, student, beta, normal, -400, -500)]
+    np.testing.assert_allclose(np.asarray(found, float), want, rtol=1e-5 if dtype is np.float32 else 1e-7)
+
+
+@pytest.mark.parametrize("dtype", [np.float64])
+def test_distribution_functions_have_gradients_by_all_parameters(dtype, double):
+    """Also by the concentrations of Beta and Gamma and by Student's df: against differences of the function itself."""
+    cases = [
+        (d.Beta, (2.0, 3.0), 0.3),
+        (d.Beta, (0.5, 40.0), 0.1),
+        (d.Gamma, (2.5, 1.5), 2.0),
+        (d.StudentT, (4.0, 0.0, 1.0), 1.2),
+    ]
+    for family, parameters, x in cases:
+        for method in ("log_cdf", "log_survival"):
+
+            def function(*inputs, family=family, method=method):
+                return getattr(family(*inputs[1:]), method)(inputs[0])
+
+            inputs = [jnp.asarray(v, dtype) for v in (x, *parameters)]
+            gradient = jax.jit(jax.grad(function, range(len(inputs))))(*inputs)
+            compiled = jax.jit(function)
+            for i, slope in enumerate(gradient):
+                step = 1e-5
+                up, down = ([*inputs[:i], inputs[i] + s, *inputs[i + 1 :]] for s in (step, -step))
+                difference = (compiled(*up) - compiled(*down)) / (2 * step)
+                np.testing.assert_allclose(slope, difference, rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("dtype", [np.float64])
+def test_an_uneven_interval_is_left_by_neither_map(dtype, double):
+    rv = d.Uniform(-1.0, 1e-7)
+    start = np.nextafter(1e-7, 0)
+    free = rv.support.free(jnp.asarray(start))
+    x, log_volume = rv.support.constrain(free)
+    assert float(free) == pytest.approx(52.67919, abs=1e-4)
+    assert -1 <= float(x) <= 1e-7
+    assert float(rv.log_prob(x) + log_volume) == pytest.approx(-52.67919, abs=1e-4)
+
+
+@pytest.mark.parametrize("rv, members, others", IMPROPER, ids=lambda v: repr(v)[:40])
+def test_flat_is_zero_on_its_support_and_minus_infinity_outside(rv, members, others):
+    for points, want in ((members, 0.0), (others, -np.inf)):
+        for x in points:
+            value = rv.log_prob(jnp.asarray(x, jnp.float32))
+            assert value.shape == rv.batch_shape and (value == want).all()
+            assert not np.isnan(jax.grad(lambda x: rv.log_prob(x).sum())(jnp.asarray(x, jnp.float32))).any()
+
+
+def test_flat_aligns_the_ends_of_its_support_with_its_shape():
+    from ppl.supports import greater_than
+
+    rv = d.Flat(greater_than(np.array([0.0, 1.0, 2.0])), shape=(2, 3))
+    value = rv.log_prob(jnp.array([[0.5, 0.5, 2.5], [-1.0, 1.5, 1.5]]))
+    np.testing.assert_array_equal(value, [[0, -np.inf, 0], [-np.inf, 0, -np.inf]])
+
+
+def test_flat_cannot_be_drawn_and_needs_a_shape_for_vectors():
+    with pytest.raises(ModelError, match=r"'mu' \(Flat\) is improper.*`init=\{'mu': \.\.\.\}`, or a proper prior"):
+        d.Flat(positive, name="mu").sample(jax.random.key(0))
+    with pytest.raises(ModelError, match="give `shape=`"):
+        d.Flat(ordered)
+    with pytest.raises(ModelError, match="must be a support"):
+        d.Flat(0.0)
+
+
+@pytest.mark.parametrize(
+    "family", [d.Uniform, functools.partial(d.TruncatedNormal, 0.0, 1.0)], ids=["Uniform", "TruncatedNormal"]
+)
+def test_ends_that_leave_no_room_are_refused(family):
+    with pytest.raises(ModelError, match="low must be below high, but low is 2 and high is 1"):
+        family(2.0, 1.0)
+    with pytest.raises(ModelError, match="low is 3 and high is 3"):
+        family(np.array([0.0, 3.0]), 3.0)
+
+
+def test_a_small_concentration_does_not_underflow(key):
+    """Half of these draws lie below the smallest float32; each is a positive number with a finite density."""
+    for rv in (d.Gamma(1e-3, shape=(1000,)), d.Chi2(1e-3, shape=(1000,)), d.InverseGamma(1e-3, shape=(1000,))):
+        x = rv.sample(key)
+        assert (x > 0).all() and np.isfinite(x).all() and np.isfinite(rv.log_prob(x)).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32])
+def test_extremes_of_student_and_beta_keep_their_digits(dtype, double):
+    """The normal limit of Student's t: its density at 1 differs from the normal's by 1 / (2 df) there, not by noise."""
+    value = d.StudentT(np.float32(1e6), np.float32(0), np.float32(1)).log_prob(np.float32(1))
+    assert float(value) == pytest.approx(-1.4189385, abs=5e-7)
+    value = d.Beta(np.float32(1e6), np.float32(1e6)).log_prob(np.float32(0.5))
+    assert float(value) == pytest.approx(0.5 * math.log(4e6 / math.pi), abs=2e-6)
+
+
+def test_every_exported_family_stands_in_a_table():
+    """The families and wrappers of `ppl.distributions`: one without a row in a table is one without tests."""
+    exported = {
+        n for n, v in vars(d).items() if inspect.isclass(v) and issubclass(v, RandomVariable) and not n.startswith("_")
+    }
+    tables = [Path(__file__).with_name(f"families{part}.py") for part in ("", "_discrete", "_multivariate")]
+    rows = "\n".join(line for t in tables if t.exists() for line in t.read_text().splitlines() if "import" not in line)
+    missing = {n for n in exported if not re.search(rf"\b{n}\(|\b{n},|\"{n}\b", rows)}
+    assert not missing, f"without a row in tests/distributions/families*.py: {sorted(missing)}"
+    assert importlib.util.find_spec("families")
