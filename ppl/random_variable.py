@@ -18,7 +18,7 @@ length one, so that families compute on shared parameters at their own size and 
 """
 
 import dataclasses
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,7 @@ import numpy as np
 from ppl.errors import ModelError
 
 ArrayLike = jax.typing.ArrayLike
+Family = TypeVar("Family")
 FIELDS = ("shape", "name", "value", "role", "weight", "sharding", "loops")
 
 
@@ -143,7 +144,9 @@ class RandomVariable:
     def noncentered(self):
         """Return `(base, place)`: the law with loc 0 and scale 1, and the function that puts its draw in place."""
         if not self.location_scale:
-            raise ModelError(f"{self._label()} is no location-scale family: it cannot be drawn as loc + scale * standard")
+            raise ModelError(
+                f"{self._label()} is no location-scale family: it cannot be drawn as loc + scale * standard"
+            )
         loc, scale = self.loc, self.scale
         base = self.replace(loc=jnp.zeros_like(loc), scale=jnp.ones_like(scale))
         return base, lambda standard: loc + scale * standard
@@ -179,7 +182,9 @@ class RandomVariable:
                 )
         elif not isinstance(parameter, jax.Array):
             if not hasattr(parameter, "__jax_array__") and not hasattr(parameter, "__array__"):
-                raise ModelError(f"{self._label()}: {name} must be a number or an array, not {type(parameter).__name__}")
+                raise ModelError(
+                    f"{self._label()}: {name} must be a number or an array, not {type(parameter).__name__}"
+                )
             parameter = jnp.asarray(parameter)
         known = concrete(parameter)
         if known is not None:
@@ -193,7 +198,9 @@ class RandomVariable:
             return  # too few axes: refused with the shapes
         inside = domain.contains_numpy(parameter) if parameter.size else True
         if not np.all(inside):
-            outside = parameter[~np.broadcast_to(inside, parameter.shape)] if np.ndim(inside) == parameter.ndim else parameter
+            outside = (
+                parameter[~np.broadcast_to(inside, parameter.shape)] if np.ndim(inside) == parameter.ndim else parameter
+            )
             if domain.event_ndim and np.ndim(inside) == parameter.ndim - domain.event_ndim:
                 first = parameter[~np.asarray(inside)][0]
                 first = " ".join(np.array2string(first, precision=6, separator=", ", threshold=20).split())
@@ -281,22 +288,40 @@ def as_value(rv, value):
         _refuse(value)
     value = jnp.asarray(value)
     if value.shape != rv.shape:
-        fix = f"declare {type(rv).__name__}(..., shape={value.shape})"
-        if value.size == np.prod(rv.shape, dtype=int):
-            fix = f"pass it with .reshape{rv.shape}, or {fix}"
+        fix = f"{_reshaped(rv, value)}declare {type(rv).__name__}(..., shape={value.shape})"
         raise ModelError(
-            f"{rv._label()} has shape {rv.shape} but was given a value of shape {value.shape}. "
+            f"{rv._label()} has shape {rv.shape}{' at each step' if rv.loops else ''} but was given a value of shape {value.shape}. "
             f"Values are never broadcast: {fix}."
         )
+    if value.dtype == bool and rv.dtype != bool:
+        value = value.astype(rv.dtype)
     if not rv.support.discrete and not jnp.issubdtype(value.dtype, jnp.inexact):
         value = value.astype(jnp.result_type(float))
     return value
 
 
+def _reshaped(rv, value):
+    """Return the words "pass y[:, 0], or " for a value that only has axes of length one too many or too few."""
+    if value.size != np.prod(rv.shape, dtype=int):
+        return ""
+    name = (rv.name or "value").rpartition("/")[2]
+    more, fewer = (value.shape, rv.shape) if value.ndim > len(rv.shape) else (rv.shape, value.shape)
+    index, axes = [], list(fewer)
+    for length in more:
+        kept = bool(axes) and axes[0] == length and not (length == 1 and len(more) - len(index) > len(axes))
+        index.append(":" if kept else "0" if more == value.shape else "None")
+        axes = axes[1:] if kept else axes
+    if axes or len(more) == len(fewer):
+        return f"pass {name}.reshape{rv.shape}, or "
+    return f"pass {name}[{', '.join(index)}], or "
+
+
 def weighted_log_prob(rv, x):
     """Return `weight * log_prob(x)`, of `rv.batch_shape`; entries of weight 0 never enter, not even through a gradient."""
     if isinstance(rv.weight, int | float):
-        return rv.log_prob(x) if rv.weight == 1 else rv.weight * rv.log_prob(x) if rv.weight else jnp.zeros(rv.batch_shape)
+        return (
+            rv.log_prob(x) if rv.weight == 1 else rv.weight * rv.log_prob(x) if rv.weight else jnp.zeros(rv.batch_shape)
+        )
     weight = jnp.broadcast_to(jnp.asarray(rv.weight), rv.batch_shape)
     kept = weight != 0
     inside = kept.reshape(kept.shape + (1,) * rv.event_ndim)
@@ -306,7 +331,7 @@ def weighted_log_prob(rv, x):
 
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(dataclasses.field,))
-def random_variable(cls):
+def random_variable(cls: type[Family]) -> type[Family]:
     """Make a family of a class with annotated parameters: a frozen dataclass that is a pytree."""
     cls = dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
     cls.parameter_names = tuple(f.name for f in dataclasses.fields(cls) if f.name not in FIELDS)

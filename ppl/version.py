@@ -9,7 +9,7 @@ import numpy as np
 __version__ = "0.1.0"
 
 
-def versions():
+def versions() -> dict[str, str]:
     """Return the versions that a result depends on, and the kind of device."""
     return {
         "ppl": __version__,

@@ -78,7 +78,7 @@ def test_the_core_installs_at_most_twelve_packages(setup):
         found.add(name.lower().replace("_", "-"))
         for line in requires(name) or []:
             other = re.match(r"[\w.-]+", line)[0].lower().replace("_", "-")
-            if "extra ==" not in line and "sys_platform ==" not in line and other not in found:
+            if not re.search("extra ==|_(platform|system) ==", line) and other not in found:
                 wanted.add(other)
     assert len(found) + 1 <= 12, sorted(found)
 
@@ -230,41 +230,43 @@ def test_no_test_may_fail_or_is_tried_again(path):
             assert node.attr not in ("xfail", "flaky", "rerun", "reruns"), f"{path}:{node.lineno}"
 
 
-def test_the_suite_rarely_fails_by_chance_and_each_random_test_says_how_rarely():
+def test_the_suite_rarely_fails_by_chance():
     """Collects all tests in another process and adds up their stated false-alarm rates."""
     program = """
 import pytest, sys
 
 class Sum:
     def pytest_collection_finish(self, session):
-        total, silent = 0.0, []
-        for item in session.items:
-            rates = [m.args[0] for m in item.iter_markers("false_alarm")]
-            total += sum(rates[:1])
-            if not rates and {"seed", "key"} & set(item.fixturenames):
-                silent.append(item.nodeid)
-        print("\\nRESULT", total, len(session.items), *silent[:5])
+        rates = [[m.args[0] for m in item.iter_markers("false_alarm")][:1] for item in session.items]
+        print("\\nRESULT", sum(map(sum, rates)), len(rates))
 
 sys.exit(pytest.main(["tests", "--collect-only", "-q", "-q", "-p", "no:cacheprovider"], plugins=[Sum()]))
 """
-    words = next(line for line in python(program).splitlines() if line.startswith("RESULT")).split()
-    assert float(words[1]) <= 1e-4
-    assert int(words[2]) > 100
-    assert words[3:] == [], "random tests without a false_alarm marker"
+    _, rate, items = next(line for line in python(program).splitlines() if line.startswith("RESULT")).split()
+    assert int(items) > 100
+    assert float(rate) <= 1e-4, f"the suite fails by chance once in {1 / float(rate):.0f} runs"
 
 
 # Import
 
 
 def test_importing_takes_little_longer_than_jax_alone():
-    """Processor time after `import jax`, the best of five."""
-    program = "import time, jax; t = time.process_time(); import ppl; print(time.process_time() - t)"
+    """Processor time, the best of five: 0.1 s, or a sixth of what jax itself takes on a slow or busy machine."""
+    program = """
+import time
+start = time.process_time()
+import jax
+between = time.process_time()
+import ppl
+print(time.process_time() - between, between - start)
+"""
     times = []
     for _ in range(5):
-        times.append(float(python(program)))
-        if times[-1] <= 0.1:
+        own, jax_alone = map(float, python(program, PYTHONDONTWRITEBYTECODE="").split())
+        if own <= max(0.1, jax_alone / 6):
             return
-    raise AssertionError(f"import ppl takes {min(times):.3f} s beyond jax")
+        times.append((own, jax_alone))
+    raise AssertionError(f"seconds for ppl and for jax: {times}")
 
 
 def test_importing_loads_nothing_that_may_come_later():

@@ -11,7 +11,7 @@ SCHOOLS = (
 )  # fmt: skip
 
 
-def eight_schools():
+def eight_schools() -> dict[str, np.ndarray]:
     """Return the effects of coaching `y` on test scores in eight schools, and their standard errors `sigma`.
 
     The names of the schools, for `coords={"school": SCHOOLS}`, are `ppl.data.SCHOOLS`. Source: Rubin (1981).

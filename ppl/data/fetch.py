@@ -15,7 +15,13 @@ from ppl.errors import DataError
 TIMEOUT = 60.0  # seconds without a byte
 
 
-def fetch(name, url, sha256, folder=None, local=None):
+def fetch(
+    name: str,
+    url: str,
+    sha256: str,
+    folder: str | os.PathLike | None = None,
+    local: str | os.PathLike | None = None,
+) -> Path:
     """Return the path of a file that was downloaded once, or of a copy that the user has.
 
     Args:

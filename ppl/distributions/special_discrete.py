@@ -35,9 +35,9 @@ _STIRLING = (
 
 
 def whole(x, dtype):
-    """Return `(counts, inside)`: `x` as floats of `dtype`, and where it is one of 0, 1, 2, ...; elsewhere it is set to 0.
+    """Return `(counts, inside)`: `x` as floats of `dtype`, and where `x` is one of 0, 1, 2, ...
 
-    No gradient flows to a count.
+    A value that is not counts as 0. No gradient flows to a count.
     """
     x = jnp.asarray(x)
     inside = x >= 0

@@ -129,10 +129,10 @@ def _bisect(reached, low, high, shape):
     """Return the smallest whole number from `low` to `high` where the monotone predicate `reached` holds."""
     low, high = jnp.broadcast_to(low, shape), jnp.broadcast_to(high, shape)
 
-    def halve(_, ends):
+    def halve(ends):
         low, high = ends
         middle = (low & high) + ((low ^ high) >> 1)  # the mean, rounded down, without overflow
         yes = reached(middle)
         return jnp.where(yes, low, jnp.minimum(middle + 1, high)), jnp.where(yes, middle, high)
 
-    return jax.lax.fori_loop(0, jnp.iinfo(low.dtype).bits, halve, (low, high))[1]
+    return jax.lax.while_loop(lambda ends: jnp.any(ends[0] < ends[1]), halve, (low, high))[1]

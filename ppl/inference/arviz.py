@@ -52,12 +52,12 @@ def to_arviz(posterior, model=None, data=None):
         metric = posterior.state["inv_metric"]
         over = [f"inv_metric_dim_{i}" for i in range(metric.ndim)]
         over = ["chain", *over[:-1]] if metric.ndim > 1 and len(metric) == posterior.chains else over
-        tree["sample_stats"]["inv_metric"] = (over, metric)
+        tree["sample_stats"].dataset = tree["sample_stats"].to_dataset().assign(inv_metric=(over, metric))
     return tree
 
 
 def plot(posterior, kind, **options):
-    """Call `arviz_plots.plot_<kind>` on a posterior; `model=` and `data=` go to `to_arviz`, other options to the plot."""
+    """Call `arviz_plots.plot_<kind>` on a posterior; of the options, `model` and `data` go to `to_arviz`."""
     arviz_plots = _imported("arviz_plots")
     known = [name.removeprefix("plot_") for name in dir(arviz_plots) if name.startswith("plot_")]
     if kind not in known:

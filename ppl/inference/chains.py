@@ -19,6 +19,7 @@ import numpy as np
 
 from ppl.inference import cache, chunk
 from ppl.inference.start import Layout, no_start, seed_words, starts
+from ppl.tracing.handle import model_name
 
 CHUNK_SECONDS = 0.075
 CHUNK_BYTES = 8e6
@@ -52,7 +53,8 @@ class Program:
     """The compiled chunk of one bound model, and how many chains one call of it moves."""
 
     def __init__(self, structure, layout, job, block):
-        self.block, self.job = block, job
+        self.block, self.compiled = block, False
+        self.title = f"{job.kernel} of {model_name(structure.model)}"
         names = structure.recorded
         self.kept = names if job.keep is None else tuple(n for n in names if n in job.keep)
         wide = job.keep is not None or job.track is not None  # then moments or functions of everything are wanted
@@ -117,8 +119,8 @@ def prepare(bound, layout, job):
 class Chain:
     """The draws and the state of one chain, or of one block of chains, as it runs. Lives on the host."""
 
-    def __init__(self, program, first, state):
-        self.program, self.first, self.state = program, first, state
+    def __init__(self, program, job, first, state):
+        self.program, self.job, self.first, self.state = program, job, first, state
         self.done = self.kept = self.kept_warmup = 0
         self.divergences = np.zeros(program.block or 1, int)
         self.gradients = np.zeros(program.block or 1)
@@ -130,7 +132,7 @@ class Chain:
 
     def advance(self, arrays):
         """Make one chunk of transitions and keep what it drew. Called from worker threads."""
-        job, program = self.program.job, self.program
+        job, program = self.job, self.program
         before = self.done
         limit = job.warmup - before if before < job.warmup and not job.keep_warmup else job.transitions - before
         rows_left = program.length if before < job.warmup and not job.keep_warmup else program.length * job.thin
@@ -154,11 +156,11 @@ class Chain:
         return done
 
     def _keep(self, outputs, before):
-        job, kept = self.program.job, int(outputs["kept"])
+        job, kept = self.job, int(outputs["kept"])
         if not kept:
             return
         split = min(max(job.warmup - before, 0), kept) if job.keep_warmup else 0
-        draws, stats = outputs["draws"], outputs["stats"]
+        draws, stats = outputs["draws"], chunk.statistics(job.kernel, outputs)
         for group, part in (("warmup", slice(0, split)), ("draws", slice(split, kept))):
             if part.stop <= part.start:
                 continue
@@ -182,7 +184,7 @@ class Chain:
     def _write(self, group, kind, name, value):
         value = self._by_chain(value)
         key = (group, kind, name)
-        job = self.program.job
+        job = self.job
         total = job.draws if group == "draws" else job.warmup
         if key not in self.rows:
             self.rows[key] = np.empty((value.shape[0], total, *value.shape[2:]), value.dtype)
@@ -204,7 +206,7 @@ class Chain:
     @property
     def finished(self):
         """Whether all transitions were made."""
-        return self.done >= self.program.job.transitions
+        return self.done >= self.job.transitions
 
     @property
     def failed(self):
@@ -223,7 +225,7 @@ def first_states(bound, layout, job, program, words, init):
             job.kernel, start, may_draw, words, first, metric=job.metric, step_size=job.step_size, scale=job.scale,
             chains=program.block, redraw_first=True,
         )  # fmt: skip
-        out.append(Chain(program, first, state))
+        out.append(Chain(program, job, first, state))
     return out
 
 
@@ -278,13 +280,17 @@ def run(chains, arrays, progress, save=None):
 
 def _first(pool, chains, arrays, progress):
     """Compile by making the first chain's first chunk in a thread, so that Ctrl-C and the progress line stay alive."""
-    began = time.perf_counter()
-    progress.compiling(None)
+    began, program = time.perf_counter(), chains[0].program
+    if not program.compiled:
+        progress.compiling(cache.seconds_last_time(program.title))
     future = pool.submit(chains[0].advance, arrays)
     while not future.done():
         concurrent.futures.wait([future], timeout=0.2)
     future.result()
     took = time.perf_counter() - began
+    if not program.compiled:
+        cache.remember_seconds(program.title, took)
+        program.compiled = True
     _report(progress, chains[0])
     return took
 

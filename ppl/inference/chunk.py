@@ -139,7 +139,7 @@ class _Progress(NamedTuple):
     kept: Any
     divergences: Any
     gradients: Any
-    info: Any
+    last: Any  # the last row of statistics
 
 
 def build(
@@ -170,6 +170,8 @@ def build(
     """
     learner = tuner(kernel, metric, deepest)
     log_density, record = jax.jit(log_density, inline=True), jax.jit(record, inline=True)  # so that each is traced once
+    gradients = kernel != "metropolis"
+    column = learner.names.index("diverging") if gradients else 0
     batched = (lambda f, axes=0: jax.vmap(f, axes)) if chains is not None else (lambda f, axes=0: f)
 
     def run(state, data, n, options):
@@ -177,7 +179,7 @@ def build(
             return log_density(position, data)
 
         def observe(chain, info):
-            return record(chain.kernel.position, data), learner.statistics(chain.tuning, chain.kernel, info)
+            return record(chain.kernel.position, data), warmup.row(learner.names, chain.tuning, chain.kernel, info)
 
         def prepare(chain):
             return _candidate(chain)
@@ -197,7 +199,7 @@ def build(
             iteration = carry.state.iteration
             sampling = iteration >= options.num_warmup
             keep = ready & jnp.where(sampling, (iteration + 1 - options.num_warmup) % thin == 0, keep_warmup)
-            diverged = stats.get("diverging", jnp.bool_(False)) & ready & sampling
+            diverged = (stats[..., column] > 0) & ready & sampling if gradients else jnp.bool_(False)
             moved = ready.astype(jnp.int32)
             return _Progress(
                 State(iteration + moved, chain),
@@ -206,7 +208,7 @@ def build(
                 carry.kept + keep.astype(jnp.int32),
                 carry.divergences + diverged.astype(jnp.int32),
                 carry.gradients + info.gradients,
-                info,
+                stats,
             )
 
         def stage(carry):
@@ -226,7 +228,7 @@ def build(
 
             after = jax.lax.while_loop(more, body, (jnp.bool_(True), first))[1]
             iteration = carry.state.iteration
-            chain = batched(learn, (0, 0, None, None))(after.state.chain, after.info, iteration, adapting)
+            chain = batched(learn, (0, 0, None, None))(after.state.chain, after.last, iteration, adapting)
             return after._replace(state=State(after.state.iteration, chain))
 
         def going(carry):
@@ -255,13 +257,13 @@ def _blank(state, batched, step, settings, observe, length):
 
     def probe(chain):
         chain, info = step(chain, settings(chain, jnp.bool_(False)), jnp.bool_(True))
-        return observe(chain, info), info, jnp.int32(0)
+        return observe(chain, info)
 
-    (draws, stats), info, count = jax.eval_shape(batched(probe), state.chain)
-    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (info, count))
+    draws, stats = jax.eval_shape(batched(probe), state.chain)
+    last, count = jnp.zeros(stats.shape, stats.dtype), jnp.zeros(stats.shape[:-1], jnp.int32)
     draws, stats = jax.tree.map(lambda x: jnp.zeros((length, *x.shape), x.dtype), (draws, stats))
     state = jax.tree.map(jnp.asarray, state)
-    return _Progress(state, draws, stats, jnp.int32(0), jnp.int32(0), zeros[1], zeros[1], zeros[0])
+    return _Progress(state, draws, stats, jnp.int32(0), jnp.int32(0), count, count, last)
 
 
 def _write(buffer, value, row):
@@ -299,35 +301,47 @@ def _step(learner, density, chain, told, together):
     return chain._replace(kernel=kernel, tick=chain.tick + active.astype(jnp.int32)), info
 
 
-def _learn(learner, chain, info, iteration, adapting, options):
+def _learn(learner, chain, last, iteration, adapting, options):
     """After a stage: judge the candidate, go on with the search, or tune."""
+    signal = warmup.Signal(learner.names, last)
+    state = chain.kernel
 
-    def judge(chain):
-        finite = [jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(chain.kernel)]
-        good = jnp.all(jnp.stack(finite))
-        tuning, search = learner.begin(chain.tuning, chain.kernel, options)
-        attempt = chain.attempt + 1
+    def judge(tuning, attempt):
+        good = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(state)]))
+        begun, search = learner.begin(tuning, state, options)
+        attempt = attempt + 1
         hopeless = ~jnp.any(jnp.stack([jnp.any(x) for x in jax.tree.leaves(chain.free)]))
         failed = (attempt >= MOST_STARTS) | hopeless
-        # A density without a gradient is run all the same: each transition diverges, and the result says so.
-        failed = jnp.where(failed & jnp.isfinite(chain.kernel.log_density), RUN, jnp.where(failed, FAILED, START))
+        # A density without a gradient is run all the same: every transition diverges, and the result says so.
+        failed = jnp.where(failed & jnp.isfinite(state.log_density), RUN, jnp.where(failed, FAILED, START))
         phase = jnp.where(good, jnp.where(search, SEARCH, RUN), failed)
-        tuning = hmc.select(good, tuning, chain.tuning)
-        return chain._replace(tuning=tuning, phase=phase.astype(jnp.int32), attempt=attempt)
+        return hmc.select(good, begun, tuning), attempt, phase.astype(jnp.int32)
 
-    def search(chain):
-        tuning, over = learner.search(chain.tuning, info, options)
-        return chain._replace(tuning=tuning, phase=jnp.where(over, RUN, SEARCH).astype(jnp.int32))
+    def search(tuning, attempt):
+        tuning, over = learner.search(tuning, signal, options)
+        return tuning, attempt, jnp.where(over, RUN, SEARCH).astype(jnp.int32)
 
-    def adapt(chain):
-        tuning, again = learner.update(chain.tuning, chain.kernel, info, iteration, options)
-        return chain._replace(tuning=tuning, phase=jnp.where(again, SEARCH, RUN).astype(jnp.int32))
+    def adapt(tuning, attempt):
+        tuning, again = learner.update(tuning, state, signal, iteration, options)
+        return tuning, attempt, jnp.where(again, SEARCH, RUN).astype(jnp.int32)
 
-    def rest(chain):
-        return chain
+    def rest(tuning, attempt):
+        return tuning, attempt, chain.phase
 
     branch = jnp.where(adapting, 2, jnp.where(chain.phase < RUN, chain.phase, 3))
-    return jax.lax.switch(branch, [judge, search, adapt, rest], chain)
+    tuning, attempt, phase = jax.lax.switch(branch, [judge, search, adapt, rest], chain.tuning, chain.attempt)
+    return chain._replace(tuning=tuning, attempt=attempt, phase=phase)
+
+
+def statistics(kernel, outputs):
+    """Return the statistics of a call's `outputs` as numpy arrays by ArviZ's names, [kept] or [kept, chain]."""
+    rows, names = np.asarray(outputs["stats"])[: int(outputs["kept"])], tuner(kernel).names
+    kinds = {"n_steps": np.int32, "tree_depth": np.int32, "diverging": np.bool_, "reached_max_treedepth": np.bool_}
+    return {
+        name: rows[..., i].astype(kinds.get(name, rows.dtype))
+        for i, name in enumerate(names)
+        if name not in ("symmetric_acceptance", "turn")
+    }
 
 
 def step_size(state):

@@ -76,7 +76,7 @@ def _stuck(posterior):
         return None
     which = ", ".join(str(chain) for chain in np.flatnonzero(~moved))
     return (
-        f"all draws are equal in chain{'s' * ((~moved).sum() > 1)} {which} ({_quoted(names)}): the sampler did not "
+        f"all draws are equal in chain{'s' * int((~moved).sum() > 1)} {which} ({_quoted(names)}): the sampler did not "
         "move; give a longer warmup=, or start elsewhere with init=."
     )
 
@@ -87,8 +87,8 @@ def _not_finite(posterior):
             count = draws.size - int(np.isfinite(draws).sum())
             if count:
                 return (
-                    f"{count} of {draws.size} numbers of {name!r} are nan or infinite, and so are its mean and standard "
-                    "errors; find the draws with numpy.isnan or numpy.isinf and the term of the model that gives them."
+                    f"{count} of {draws.size} numbers of {name!r} are nan or infinite, and so are its mean and "
+                    "standard errors; find them with numpy.isfinite, and the term of the model that gives them."
                 )
     return None
 
@@ -137,8 +137,8 @@ def _saturation(posterior, slowest):
     worst = int(np.argmax(share))
     return (
         f"{share[worst]:.0%} of the transitions of chain {worst} reached the largest tree depth: trajectories were cut "
-        f"short and draws are costly ({slowest} moves slowest); bring variables to similar scales, or raise the largest "
-        "tree depth."
+        f"short and draws are costly ({slowest} moves slowest); bring variables to similar scales, or raise the "
+        "largest tree depth."
     )
 
 
@@ -150,8 +150,9 @@ def _ebfmi(posterior, slowest):
         return None
     worst = int(np.nanargmin(fraction))
     return (
-        f"E-BFMI of chain {worst} is {fraction[worst]:.2g}, below {LEAST_EBFMI}: the tails are reached seldom ({slowest} "
-        "moves slowest); try ppl.noncentered on variables whose scale is itself drawn, or priors with lighter tails."
+        f"E-BFMI of chain {worst} is {fraction[worst]:.2g}, below {LEAST_EBFMI}: the tails are reached seldom "
+        f"({slowest} moves slowest); try ppl.noncentered on variables whose scale is itself drawn, or priors with "
+        "lighter tails."
     )
 
 

@@ -14,16 +14,14 @@ from ppl.errors import ModelError, listed, suggest
 def axis_names(name, shape, dims):
     """The name of each axis of the variable `name`."""
     given = dims.get(name, ())
-    return tuple(
-        given[i] if i < len(given) and given[i] is not None else f"{name}_dim_{i}" for i in range(len(shape))
-    )
+    return tuple(given[i] if i < len(given) and given[i] is not None else f"{name}_dim_{i}" for i in range(len(shape)))
 
 
 def tidy_labels(shapes, dims=None, coords=None):
     """Check `dims` and `coords` against the shapes of the variables; return them as tuples and arrays.
 
-    A driver calls this before it samples, so that a wrong label costs no run. Entries for other names are kept: they may
-    belong to data or to predictions.
+    A driver calls this before it samples, so that a wrong label costs no run. Entries for other names are kept: they
+    may belong to data or to predictions.
 
     Args:
       shapes: the shape of one draw of each variable, by name.
@@ -40,7 +38,7 @@ def tidy_labels(shapes, dims=None, coords=None):
         if name in dims and len(dims[name]) != len(shape):
             raise ModelError(
                 f"{name!r} has {_count(len(shape), 'axis', 'axes')} (shape {tuple(shape)}), but dims has "
-                f"{_count(len(dims[name]), 'name', 'names')} for it ({listed(dims[name])}). Give one name for each axis."
+                f"{_count(len(dims[name]), 'name', 'names')} for it ({listed(dims[name])}). Give one for each axis."
             )
         axes = axis_names(name, shape, dims)
         for axis, length in zip(axes, shape, strict=True):

@@ -29,6 +29,14 @@ def write(stream, axes, attributes, variables):
       attributes: of the file: text or numpy arrays, by name.
       variables: a list of `(name, axes, array, attributes)`; the dtype of an array is one of `TYPES`.
     """
+    stream.write(header(axes, attributes, variables))
+    for _, _, array, _ in variables:
+        stream.write(np.ascontiguousarray(array, array.dtype.newbyteorder(">")).data if array.size else b"")
+        stream.write(b"\0" * (_padded(array.nbytes) - array.nbytes))
+
+
+def header(axes, attributes, variables):
+    """Return all that stands before the data."""
     number = {name: i for i, name in enumerate(axes)}
     start = MAGIC + _int(0) + _list(AXES, [_text(name) + _int(length) for name, length in axes.items()])
     start += _attributes(attributes)
@@ -43,10 +51,7 @@ def write(stream, axes, attributes, variables):
     for head, (_, _, array, _) in zip(heads, variables, strict=True):
         entries.append(head + struct.pack(">q", offset))
         offset += _padded(array.nbytes)
-    stream.write(start + _list(VARIABLES, entries))
-    for _, _, array, _ in variables:
-        stream.write(np.ascontiguousarray(array, array.dtype.newbyteorder(">")).data if array.size else b"")
-        stream.write(b"\0" * (_padded(array.nbytes) - array.nbytes))
+    return start + _list(VARIABLES, entries)
 
 
 def read(buffer):

@@ -100,7 +100,7 @@ class Posterior(Mapping):
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
-    def __getitem__(self, name):
+    def __getitem__(self, name: str) -> np.ndarray:
         """Draws of one variable, `[chain, draw, ...]`."""
         if name not in self.draws:
             raise KeyError(f"no draws of {name!r}; there are {listed(self.draws)}.{suggest(name, self.draws)}")
@@ -117,12 +117,12 @@ class Posterior(Mapping):
         return arrays[0].shape[:2] if arrays else (0, 0)
 
     @property
-    def chains(self):
+    def chains(self) -> int:
         """Number of chains."""
         return self._leading()[0]
 
     @property
-    def num_draws(self):
+    def num_draws(self) -> int:
         """Number of draws in each chain."""
         return self._leading()[1]
 
@@ -131,7 +131,7 @@ class Posterior(Mapping):
         """Shape of one draw of each variable."""
         return {name: values.shape[2:] for name, values in self.draws.items()}
 
-    def sel(self, name, where=None, /, **labels_by_axis):
+    def sel(self, name: str, where: Mapping[str, Any] | None = None, /, **labels_by_axis: Any) -> np.ndarray:
         """Draws of `name` at the given labels: `posterior.sel("theta", school="Choate")`.
 
         Args:
@@ -145,7 +145,7 @@ class Posterior(Mapping):
         """
         return labels.select(name, self[name], {**(where or {}), **labels_by_axis}, self.dims, self.coords)
 
-    def summary(self, *names, most=None):
+    def summary(self, *names: str, most: int | None = None) -> Summary:
         """Mean, standard deviation, interval, effective sample sizes, R-hat and standard errors of each element.
 
         Args:
@@ -198,13 +198,13 @@ class Posterior(Mapping):
             if r
         }
 
-    def save(self, path):
+    def save(self, path: Any) -> Any:
         """Write everything to one netCDF file, which `ppl.load` and xarray read; an older file is replaced at once."""
         from ppl.inference.storage import save
 
         return save(self, path)
 
-    def to_arviz(self, model=None, data=None):
+    def to_arviz(self, model: Any = None, data: Mapping[str, Any] | None = None) -> Any:
         """Return an xarray `DataTree` with the groups and attributes of ArviZ's schema (extra `arviz`).
 
         Args:
@@ -215,7 +215,7 @@ class Posterior(Mapping):
 
         return to_arviz(self, model, data)
 
-    def plot(self, kind="trace_dist", **options):
+    def plot(self, kind: str = "trace_dist", **options: Any) -> Any:
         """Call `arviz_plots.plot_<kind>` on these draws (extra `arviz`); `options` are passed on."""
         from ppl.inference.arviz import plot
 

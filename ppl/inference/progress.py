@@ -16,7 +16,7 @@ import warnings
 
 PERIOD = 0.1  # seconds between two changes of a line in a terminal
 PATIENCE = 0.8  # seconds of compiling, and
-QUIET = 3.0  # of running, before a log file hears about it
+QUIET = 3.0  # of drawing, before a log file hears about it
 
 
 class Progress:
@@ -175,7 +175,7 @@ class Progress:
 
     def _log(self, done, now):
         tenth = 10 * done // max(self.total * self.chains, 1)
-        if now - self._started < QUIET or tenth <= self._tenth or tenth == 10:
+        if now - self._running < QUIET or tenth <= self._tenth or tenth == 10:
             return
         self._tenth = tenth
         self._print(f"{self._phase()} {10 * tenth}% ({done}/{self.total * self.chains}), {self._text(done, now)}")

@@ -11,7 +11,8 @@ import numpy as np
 
 from ppl.errors import ModelError, StartError, listed, suggest
 from ppl.tracing.handle import model_name
-from ppl.tracing.programs import as_key, first_problem
+from ppl.tracing.problems import first_problem
+from ppl.tracing.programs import as_key
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,7 +30,7 @@ PLAIN = ("int8", "int16", "int32", "float32", "float64")
 WIDER = {"uint8": "int16", "uint16": "int32", "float16": "float32", "bfloat16": "float32"}
 
 
-def save(posterior, path):
+def save(posterior: Posterior, path: str | os.PathLike) -> str:
     """Write `posterior` to the file `path`; a file that is there is replaced in one step, or stays as it is.
 
     Returns:
@@ -62,7 +62,7 @@ def save(posterior, path):
     return path
 
 
-def load(path):
+def load(path: str | os.PathLike) -> Posterior:
     """Read a posterior that `Posterior.save` wrote; nothing in the file is run, so it may come from anyone.
 
     Raises:
@@ -146,8 +146,9 @@ class _File:
             over = ["chain", "draw", *labels.axis_names(name, array.shape[2:], posterior.dims)]
             self._add("draws", name, array, over, variables[name])
         for group in ("stats", "tracked", "state"):
+            leading = [] if group == "state" else ["chain", "draw"]
             for name, array in getattr(posterior, group).items():
-                self._add_other(group, PREFIXES[group] + name, name, array, ["chain", "draw"] if group != "state" else [])
+                self._add_other(group, PREFIXES[group] + name, name, array, leading)
         for name, moments in posterior.moments.items():
             for kind, array in moments.items():
                 self._add_other(MOMENTS + kind, f"{MOMENTS}{kind}.{name}", name, array, [])
@@ -158,9 +159,8 @@ class _File:
 
     def _sampled(self, posterior):
         lengths = {"chain": posterior.chains, "draw": posterior.num_draws}
-        for arrays in (posterior.warmup or {}).values():
-            lengths |= {"warmup_draw": array.shape[1] for array in arrays.values()}
-        return lengths
+        warmup = [array for arrays in (posterior.warmup or {}).values() for array in arrays.values()]
+        return lengths | ({"warmup_draw": warmup[0].shape[1]} if warmup else {})
 
     def _free_name(self, name):
         """A name that netCDF allows and nothing else in the file has: `slopes/tau` becomes `slopes.tau`."""
@@ -254,7 +254,9 @@ def _json(records):
         try:
             json.dumps(record, default=_plain)
         except (TypeError, ValueError) as error:
-            raise ModelError(f"{name} of the posterior cannot be saved as JSON: {error}. Use numbers and text.") from error
+            raise ModelError(
+                f"{name} of the posterior cannot be saved as JSON: {error}. Use numbers and text."
+            ) from error
     return json.dumps(records, default=_plain)
 
 

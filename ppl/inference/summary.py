@@ -63,7 +63,7 @@ def summarize_draws(draws, dims, coords, most=None, moments=None):
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """The rows `start` to `stop` of a table, which belong to one variable; `positions` if not all its elements are read."""
+    """The rows of one variable, `start` to `stop`; `positions` says which elements were read, if not all."""
 
     name: str
     shape: tuple

@@ -62,8 +62,7 @@ class Tuning(NamedTuple):
     tries: Any  # of the search; negative: no search wanted
     scale: Any  # the whitening
     rough: Any  # whether the whitening comes from the starting point alone
-    foreground: Any
-    background: Any
+    windows: Any  # moments with a leading axis of 2: foreground, background
     times: Any  # hmc: integration times after which trajectories turned back; a ring
     measured: Any  # hmc: how many of them
 
@@ -126,9 +125,10 @@ class GradientTuner:
         averaging = Averaging(np.log(10 * first), zero, zero, np.log(first))
         tries = np.int32(0 if step_size is None else -1)
         moments, blank = self.metric.init(position), self.metric.blank(position)
+        windows = jax.tree.map(lambda x: np.stack([x, x]), moments)
         times = np.zeros(MEMORY if self.kernel is hmc else 0, real)
         return Tuning(
-            *(first, averaging, np.int32(0), tries, blank, np.bool_(True), moments, moments, times, np.int32(0))
+            *(first, averaging, np.int32(0), tries, blank, np.bool_(True), windows, times, np.int32(0))
         )
 
     def step(self, key, log_density, settings, state):
@@ -143,9 +143,9 @@ class GradientTuner:
         scale = hmc.select(options.num_warmup > 0, scale, tuning.scale)
         return tuning._replace(scale=scale), tuning.tries >= 0
 
-    def search(self, tuning, info, options):
+    def search(self, tuning, signal, options):
         """Double or halve the step size until the acceptance crosses the target; say whether it has."""
-        up = info.acceptance_rate > self.target(tuning, options)
+        up = signal.acceptance_rate > self.target(tuning, options)
         direction = jnp.where(up, 1, -1).astype(jnp.int32)
         over = ((tuning.direction != 0) & (direction != tuning.direction)) | (tuning.tries >= MOST_TRIES)
         step_size = jnp.where(over, tuning.step_size, tuning.step_size * jnp.where(up, 2, 0.5))
@@ -172,36 +172,33 @@ class GradientTuner:
         table = jnp.where(learning, lengths(tuning), options.num_steps)
         return hmc.Settings(tuning.step_size, jnp.where(searching, 1, table), tuning.scale, adapting & learning)
 
-    def update(self, tuning, state, info, iteration, options):
+    def update(self, tuning, state, signal, iteration, options):
         """Learn from one warm-up transition; say whether the step size should be searched again."""
-        filled = jnp.asarray(tuning.background.count, jnp.int32)
+        filled = tuning.windows.count[1].astype(jnp.int32)
         plan = schedule(iteration, options.num_warmup, filled, self.metric.every)
-        used = plan.estimate & ~info.diverging
-        grow = hmc.select
-        foreground = self.metric.update(tuning.foreground, state.position, state.gradient)
-        foreground = grow(used, foreground, tuning.foreground)
-        background = self.metric.update(tuning.background, state.position, state.gradient)
-        background = grow(used, background, tuning.background)
-        foreground = grow(plan.switch, background, foreground)
-        background = grow(plan.switch, jax.tree.map(jnp.zeros_like, background), background)
-        count = jnp.asarray(foreground.count, jnp.int32)
+        grown = jax.vmap(self.metric.update, (0, None, None))(tuning.windows, state.position, state.gradient)
+        windows = hmc.select(plan.estimate & ~(signal.diverging > 0), grown, tuning.windows)
+        shifted = jax.tree.map(lambda x: jnp.stack([x[1], jnp.zeros_like(x[1])]), windows)
+        windows = hmc.select(plan.switch, shifted, windows)
+        foreground = jax.tree.map(lambda x: x[0], windows)
+        count = foreground.count.astype(jnp.int32)
         due = plan.estimate & (count >= 3) & ((count % self.metric.every == 0) | plan.switch)
         if self.metric.every > 1:
             scale = jax.lax.cond(due, self.metric.estimate, lambda moments, scale: scale, foreground, tuning.scale)
         else:
-            scale = grow(due, self.metric.estimate(foreground, tuning.scale), tuning.scale)
-        statistic = jnp.where(plan.late, info.symmetric_acceptance, info.acceptance_rate)
+            scale = hmc.select(due, self.metric.estimate(foreground, tuning.scale), tuning.scale)
+        statistic = jnp.where(plan.late, signal.symmetric_acceptance, signal.acceptance_rate)
         averaging, step_size = average(tuning.averaging, statistic, self.target(tuning, options))
         step_size = jnp.where(plan.last, jnp.exp(averaging.log_average), step_size)
         times, measured = tuning.times, tuning.measured
         if self.kernel is hmc:
-            time = tuning.step_size * info.turn.astype(times.dtype)
+            time = tuning.step_size * signal.turn
             times, measured = times.at[measured % MEMORY].set(time), measured + 1
         again = tuning.rough & due & (tuning.tries >= 0) & ~plan.last
         return (
             Tuning(
                 *(step_size, averaging, jnp.zeros_like(tuning.direction), tuning.tries, scale),
-                *(tuning.rough & ~due, foreground, background, times, measured),
+                *(tuning.rough & ~due, windows, times, measured),
             ),
             again,
         )
@@ -210,11 +207,13 @@ class GradientTuner:
         """Return the step size, for display."""
         return tuning.step_size
 
-    def statistics(self, tuning, state, info):
-        """Return what is recorded of a transition, by ArviZ's names."""
-        names = ["acceptance_rate", "n_steps", "diverging", "energy", "energy_error"]
-        names += ["max_energy_error", "tree_depth", "reached_max_treedepth"] if self.kernel is nuts else ["int_time"]
-        return {"lp": state.log_density, "step_size": tuning.step_size} | {name: getattr(info, name) for name in names}
+    @property
+    def names(self):
+        """Names of the statistics in a recorded row: ArviZ's first, then what only the warm-up reads."""
+        names = ("lp", "acceptance_rate", "step_size", "n_steps", "diverging", "energy", "energy_error")
+        if self.kernel is nuts:
+            return *names, "max_energy_error", "tree_depth", "reached_max_treedepth", "symmetric_acceptance"
+        return *names, "int_time", "symmetric_acceptance", "turn"
 
 
 def lengths(tuning):
@@ -223,7 +222,7 @@ def lengths(tuning):
     Before anything is measured all are `UNTUNED_STEPS`; a ring that is not full yet is repeated.
     """
     filled = jnp.clip(tuning.measured, 1, MEMORY)
-    times = tuning.times[jnp.arange(MEMORY) % filled]
+    times = tuning.times[jnp.arange(MEMORY, dtype=jnp.int32) % filled]
     steps = jnp.ceil(times / tuning.step_size)
     steps = jnp.where(tuning.measured > 0, steps, UNTUNED_STEPS)
     return jnp.clip(steps, 1, hmc.LONGEST).astype(jnp.int32)
@@ -268,7 +267,7 @@ class WalkTuner:
         """Nothing to learn from the start; no search is wanted."""
         return tuning, jnp.bool_(False)
 
-    def search(self, tuning, info, options):
+    def search(self, tuning, signal, options):
         """No search."""
         return tuning, jnp.bool_(True)
 
@@ -277,14 +276,14 @@ class WalkTuner:
         factor = jnp.exp(tuning.log_factor)
         return metropolis.Settings(jax.tree.map(lambda s: factor * s, tuning.spread))
 
-    def update(self, tuning, state, info, iteration, options):
+    def update(self, tuning, state, signal, iteration, options):
         """Learn from one warm-up transition."""
         real = tuning.log_factor.dtype
         size = sum(leaf.size for leaf in jax.tree.leaves(state.position))
         target = jnp.asarray(options.target_accept, real)
         target = jnp.where(target > 0, target, 0.44 if size == 1 else 0.234)
         gain = 1.5 * (iteration + 1).astype(real) ** -0.6
-        change = gain * (info.acceptance_rate - target)
+        change = gain * (signal.acceptance_rate - target)
         log_factor = tuning.log_factor + jnp.where(jnp.isfinite(change), change, 0)
         forget = (iteration == options.num_warmup // 4) | (iteration == options.num_warmup // 2)
         count, mean, square = hmc.select(
@@ -307,6 +306,24 @@ class WalkTuner:
         """Return the mean standard deviation of the proposal, for display."""
         return jnp.exp(tuning.log_factor) * jnp.mean(jax.tree.leaves(tuning.spread)[0])
 
-    def statistics(self, tuning, state, info):
-        """Return what is recorded of a transition, by ArviZ's names."""
-        return {"lp": state.log_density, "acceptance_rate": info.acceptance_rate}
+    names = ("lp", "acceptance_rate")
+
+
+def row(names, tuning, state, info):
+    """Return the statistics of a transition as one vector, so that recording them is one write.
+
+    Counts and flags are exact as floats.
+    """
+    known = {"lp": state.log_density, "step_size": getattr(tuning, "step_size", None)}
+    values = [known[name] if name in known else getattr(info, name) for name in names]
+    return jnp.stack([jnp.asarray(value).astype(state.log_density.dtype) for value in values])
+
+
+class Signal:
+    """A recorded row, read by name."""
+
+    def __init__(self, names, values):
+        self._names, self._values = names, values
+
+    def __getattr__(self, name):
+        return self._values[..., self._names.index(name)]

@@ -69,13 +69,17 @@ class Dense(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Running means and sums of squared (or multiplied) deviations of draws and of their gradients."""
+    """Running moments of draws and of their gradients.
+
+    Args:
+      count: number of draws, a float scalar.
+      mean: leaves [2, ...]: mean draw and mean gradient.
+      spread: leaves [2, ...]: sums of squared (or multiplied) deviations.
+    """
 
     count: Any
-    draw_mean: Any
-    draw_spread: Any
-    gradient_mean: Any
-    gradient_spread: Any
+    mean: Any
+    spread: Any
 
 
 class Estimator(NamedTuple):
@@ -98,10 +102,6 @@ class Estimator(NamedTuple):
     every: int = 1
 
 
-def _zeros(tree):
-    return jax.tree.map(lambda x: np.zeros(np.shape(x), x.dtype), tree)
-
-
 def _ones(tree):
     return jax.tree.map(lambda x: np.ones(np.shape(x), x.dtype), tree)
 
@@ -110,12 +110,16 @@ def _float(tree):
     return jax.tree.leaves(tree)[0].dtype
 
 
+def _pairs(position, *tail):
+    return jax.tree.map(lambda x: np.zeros((2, *np.shape(x), *tail), x.dtype), position)
+
+
 def _diagonal_init(position):
-    return Moments(np.zeros((), _float(position)), *(_zeros(position) for _ in range(4)))
+    return Moments(np.zeros((), _float(position)), _pairs(position), _pairs(position))
 
 
 def grow(count, mean, spread, value):
-    """One step of Welford's recursion, per coordinate."""
+    """One step of Welford's recursion, per entry; `count` includes the new value."""
     change = jax.tree.map(lambda x, m: x - m, value, mean)
     mean = jax.tree.map(lambda m, d: m + d / count, mean, change)
     spread = jax.tree.map(lambda s, d, x, m: s + d * (x - m), spread, change, value, mean)
@@ -124,11 +128,8 @@ def grow(count, mean, spread, value):
 
 def _diagonal_update(moments, position, gradient):
     count = moments.count + 1
-    return Moments(
-        count,
-        *grow(count, moments.draw_mean, moments.draw_spread, position),
-        *grow(count, moments.gradient_mean, moments.gradient_spread, gradient),
-    )
+    both = jax.tree.map(lambda q, g: jnp.stack([q, g]), position, gradient)
+    return Moments(count, *grow(count, moments.mean, moments.spread, both))
 
 
 def _fourth_root(draws, gradients, previous):
@@ -137,7 +138,7 @@ def _fourth_root(draws, gradients, previous):
 
 
 def _diagonal_estimate(moments, previous):
-    return Diagonal(jax.tree.map(_fourth_root, moments.draw_spread, moments.gradient_spread, previous.scale))
+    return Diagonal(jax.tree.map(lambda s, before: _fourth_root(s[0], s[1], before), moments.spread, previous.scale))
 
 
 def _diagonal_first(position, gradient):
@@ -154,24 +155,15 @@ diagonal = Estimator(
 
 
 def _dense_init(position):
-    size = np.shape(position)[0]
-    spread = np.zeros((size, size), position.dtype)
-    return Moments(np.zeros((), position.dtype), _zeros(position), spread, _zeros(position), spread)
+    return Moments(np.zeros((), position.dtype), _pairs(position), _pairs(position, *np.shape(position)))
 
 
 def _dense_update(moments, position, gradient):
     count = moments.count + 1
-
-    def widen(mean, spread, value):
-        change = value - mean
-        mean = mean + change / count
-        return mean, spread + jnp.outer(change, value - mean)
-
-    return Moments(
-        count,
-        *widen(moments.draw_mean, moments.draw_spread, position),
-        *widen(moments.gradient_mean, moments.gradient_spread, gradient),
-    )
+    both = jnp.stack([position, gradient])
+    change = both - moments.mean
+    mean = moments.mean + change / count
+    return Moments(count, mean, moments.spread + jnp.expand_dims(change, 2) * jnp.expand_dims(both - mean, 1))
 
 
 def _dense_estimate(moments, previous):
@@ -180,15 +172,15 @@ def _dense_estimate(moments, previous):
     The mean G solves `G C_draws^-1 G = C_gradients^-1`; for a Gaussian it is the covariance itself as soon as there are
     more draws than coordinates. Both are shrunk towards the diagonal answer, within its coordinates.
     """
-    size = moments.draw_mean.shape[0]
-    draws, gradients = jnp.diag(moments.draw_spread), jnp.diag(moments.gradient_spread)
+    size = moments.mean.shape[1]
+    draws, gradients = jnp.diag(moments.spread[0]), jnp.diag(moments.spread[1])
     scale = _fourth_root(draws, gradients, jnp.linalg.norm(previous.factor, axis=1))
     row, column = jnp.expand_dims(scale, 1), jnp.expand_dims(scale, 0)
     degrees = moments.count - 1
     share = degrees / (degrees + 5)
     one = jnp.eye(size, dtype=scale.dtype)
-    draws = share * moments.draw_spread / (row * column) / degrees + (1 - share) * one
-    gradients = share * moments.gradient_spread * (row * column) / degrees + (1 - share) * one
+    draws = share * moments.spread[0] / (row * column) / degrees + (1 - share) * one
+    gradients = share * moments.spread[1] * (row * column) / degrees + (1 - share) * one
     lower = jnp.linalg.cholesky(gradients)
     values, vectors = jnp.linalg.eigh(lower.T @ draws @ lower)
     roots = jnp.expand_dims(jnp.sqrt(jnp.sqrt(jnp.maximum(values, 1e-12))), 0)
@@ -211,7 +203,7 @@ dense = Estimator(
 
 
 identity = Estimator(
-    lambda position: Moments(np.zeros((), _float(position)), (), (), (), ()),
+    lambda position: Moments(np.zeros((), _float(position)), (), ()),
     lambda moments, position, gradient: moments._replace(count=moments.count + 1),
     lambda moments, previous: previous,
     lambda position, gradient: Identity(),

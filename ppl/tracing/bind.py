@@ -5,16 +5,20 @@ position and of the data, so that new data of equal shape needs no new trace. `e
 """
 
 import dataclasses
+import threading
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ppl.errors import ModelError
+from ppl.errors import ModelError, listed
 from ppl.tracing.entries import Parts, is_leaf, split
 from ppl.tracing.entries import signature as signature
+from ppl.tracing.handle import model_name
 from ppl.tracing.programs import Context, as_key, discrete_latent, run, total
+
 
 @dataclasses.dataclass(frozen=True)
 class Latent:
@@ -115,7 +119,7 @@ def join(static, arrays):
     """Put structure and arrays together again: `(arguments, observed)`."""
     arguments = {}
     for name, (structure, leaves) in static:
-        filled = [arrays[key] if is_array else leaf for is_array, key, leaf in leaves]
+        filled = [arrays[key] if is_array else leaf for is_array, key, leaf, _ in leaves]
         arguments[name] = jax.tree.unflatten(structure, filled)
     observed = {name: arrays[f"={name}"] for name in (k[1:] for k in arrays if k.startswith("="))}
     return arguments, observed
@@ -131,15 +135,19 @@ def apart(parts):
             is_array = isinstance(leaf, np.ndarray | jax.Array)
             if is_array:
                 arrays[f"{name}:{i}"] = leaf
-            described.append((is_array, f"{name}:{i}", None if is_array else leaf))
+            kinds = (
+                tuple(map(type, leaf)) if isinstance(leaf, tuple) else type(leaf)
+            )  # True equals 1, and is not the same
+            described.append((is_array, f"{name}:{i}", None if is_array else leaf, None if is_array else kinds))
         static.append((name, (structure, tuple(described))))
     return tuple(static), arrays
 
 
 _structures = {}  # the last few bound models, most recent last
+_lock = threading.Lock()  # around changes of it
 
 
-def bind(model, data=None):
+def bind(model: Callable[..., Any], data: Mapping[str, Any] | None = None) -> "Bound":
     """Bind a model to data. Returns a `Bound`.
 
     The structure (names, shapes, compiled programs) is found again when the same model is bound to data of equal shapes,
@@ -157,38 +165,41 @@ def bind(model, data=None):
         bool(jax.config.read("jax_enable_x64")),
     )
     try:
-        structure = _structures.pop(key, None)
+        hash(key)
         hashable = True
     except TypeError:
-        structure, hashable = None, False
+        hashable = False
+    structure = None
+    if hashable:
+        with _lock:
+            structure = _structures.pop(key, None)
     if structure is None:
         structure = Structure(model, static, shapes, tuple(parts.observed), missing)
     if hashable:
-        _structures[key] = structure
-        while len(_structures) > 32:
-            del _structures[next(iter(_structures))]
+        with _lock:
+            structure = _structures.setdefault(key, structure)
+            while len(_structures) > 32:
+                del _structures[next(iter(_structures))]
     names = dict.fromkeys(structure.families)
-    dataclasses.replace(parts, nans={n: c for n, c in parts.nans.items() if not _masked(structure, arrays, n)}).check_names(names)
+    dataclasses.replace(
+        parts, nans={n: c for n, c in parts.nans.items() if not _left_out(structure, arrays, n)}
+    ).check_names(names)
     for name in parts.observed:
         if name in structure.derived:
-            raise ModelError(f"data has {name!r}, which is derived from other variables: observe those, or leave it out")
+            raise ModelError(
+                f"data has {name!r}, which is derived from other variables: observe those, or leave it out"
+            )
     return Bound(structure, arrays, parts)
 
 
-def _masked(structure, arrays, name):
-    """Tell whether each nan of an observed variable has weight 0, by running the model once and looking."""
-    seen = {}
-
-    def watch(rv, value, log_prob):
-        if rv.name == name:
-            seen["weight"] = np.broadcast_to(np.asarray(rv.weight), rv.batch_shape)
-            seen["nan"] = np.isnan(np.asarray(value)).reshape(*rv.batch_shape, -1).any(-1)
-
-    try:
-        structure.run(arrays, key=as_key(0), density=False, watch=watch)
-    except jax.errors.TracerArrayConversionError:  # inside a loop
-        return True
-    return bool(seen) and not np.any(seen["weight"][seen["nan"]])
+def _left_out(structure, arrays, name):
+    """Tell whether each nan of an observed variable has weight 0, by running the model once: its terms are then exactly 0."""
+    _, sites = structure.run(arrays, key=as_key(0))
+    if name not in sites:
+        return True  # refused for its name
+    log_prob = np.asarray(sites[name].log_prob)
+    gone = np.isnan(np.asarray(arrays[f"={name}"])).reshape(*log_prob.shape, -1).any(-1)
+    return not np.any(log_prob[gone])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,6 +214,10 @@ class Bound:
     def latents(self):
         """`{name: Latent}`: shapes and dtypes, in program order."""
         return self.structure.latents
+
+    def __repr__(self):
+        latents = ", ".join(f"{n}{list(latent.shape) or ''}" for n, latent in self.latents.items())
+        return f"<{model_name(self.structure.model)} given {listed([*self.parts.arguments, *self.parts.observed])}; latent: {latents or 'nothing'}>"
 
     def __call__(self, position):
         """Return the log density at `position`, a dict of free values; the volume terms are included."""
@@ -227,7 +242,7 @@ class Bound:
         return self.structure.free({n: jnp.asarray(v) for n, v in values.items()}, zeros, self.arrays)[0]
 
 
-def log_density(model, data=None):
+def log_density(model: Callable[..., Any], data: Mapping[str, Any] | None = None) -> "Bound":
     """Return the log density of a model on free space: a pure function of a dict of free values.
 
         density = ppl.log_density(model, data)

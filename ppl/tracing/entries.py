@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ppl.errors import DataError, ModelError, listed, suggest
+from ppl.random_variable import concrete
 from ppl.tracing.handle import model_name
 
 STRUCTURE = (bool, int, str, bytes, type(None), type, np.dtype)
@@ -38,9 +39,8 @@ class Parts:
             known = [*arguments, *sites]
             close = suggest(name, known)
             raise ModelError(
-                f"data has {name!r}, which is neither an argument of `{model_name(self.model)}`"
-                f"{f' ({listed(arguments)})' if arguments else ''} nor one of its random variables ({listed(sites)})."
-                f"{close or ' Is its `yield` missing?'}"
+                f"data has {name!r}, which is neither an argument of `{model_name(self.model)}` nor one of its random variables "
+                f"({listed(sites) or 'it has none'}).{close or ' Is its `yield` missing?'}"
             )
         for name, count in self.nans.items():
             raise DataError(
@@ -69,7 +69,12 @@ def split(model, data):
     for name, value in data.items():
         if not isinstance(name, str):
             raise DataError(f"data has the key {name!r}: keys are names of arguments or random variables")
-        if isinstance(value, np.ma.MaskedArray) and name not in parameters:
+        if isinstance(value, np.ma.MaskedArray):
+            if name in parameters:
+                raise DataError(
+                    f"data[{name!r}] is a masked array and an argument of `{model_name(model)}`, which would see what lies under "
+                    "the mask: fill it, or pass the mask as an argument too. Only observed variables may have missing entries"
+                )
             gone = np.ma.getmaskarray(value)
             if gone.any():
                 missing[name] = gone
@@ -78,10 +83,10 @@ def split(model, data):
         if name in parameters:
             arguments[name] = jax.tree.map(functools.partial(_argument, name), value, is_leaf=is_leaf)
         else:
-            observed[name] = _array(name, value)
-            known = observed[name]
-            if isinstance(known, np.ndarray) and known.dtype.kind == "f" and np.isnan(known).any():
-                nans[name] = int(np.isnan(known).sum())
+            observed[name] = as_array(f"data[{name!r}]", value)
+            count = _count_nan(observed[name])
+            if count:
+                nans[name] = count
     for name, parameter in parameters.items():
         if name not in arguments and parameter.default is inspect.Parameter.empty:
             raise ModelError(
@@ -90,6 +95,17 @@ def split(model, data):
             )
     labels = {n: v for n, v in labels.items() if v}
     return Parts(model, arguments, observed, missing, labels, nans)
+
+
+def _count_nan(value):
+    """Return how many entries are nan; 0 for integers, and for values that are not known yet."""
+    if not jnp.issubdtype(value.dtype, jnp.inexact):
+        return 0
+    known = concrete(value) if value.size < 10**6 else value  # large ones stay on their devices
+    try:
+        return 0 if known is None else int((np if isinstance(known, np.ndarray) else jnp).isnan(known).sum())
+    except jax.errors.ConcretizationTypeError:
+        return 0
 
 
 def unlabelled(value):
@@ -123,11 +139,11 @@ def _argument(name, value):
         return value.item()
     if isinstance(value, tuple):
         return value
-    return _array(name, value)
+    return as_array(f"data[{name!r}]", value)
 
 
-def _array(name, value):
-    """Return an entry of data as an array that jax can hold, or refuse."""
+def as_array(label, value):
+    """Return an entry of `data` or of `values` as an array that jax can hold, or refuse."""
     if isinstance(value, jax.Array):
         if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
             return value
@@ -136,17 +152,17 @@ def _array(name, value):
     try:
         array = np.asarray(value)
     except (ValueError, TypeError) as e:
-        raise DataError(f"data[{name!r}] cannot be an array: {e}") from None
+        raise DataError(f"{label} cannot be an array: {e}") from None
     if array.dtype == object:
         try:
             array = array.astype(float)  # None and missing values of tables become nan
         except (ValueError, TypeError):
             raise DataError(
-                f"data[{name!r}] holds {_first_odd(array)}, not numbers: give an array of floats, ints or bools"
+                f"{label} holds {_first_odd(array)}, not numbers: give an array of floats, ints or bools"
             ) from None
     if array.dtype.kind not in "biuf":
         raise DataError(
-            f"data[{name!r}] has dtype {array.dtype}, not numbers: give an array of floats, ints or bools"
+            f"{label} has dtype {array.dtype}, not numbers: give an array of floats, ints or bools"
             + (" (codes of categories, for example)" if array.dtype.kind in "US" else "")
         )
     target = jax.dtypes.canonicalize_dtype(array.dtype)
@@ -155,12 +171,14 @@ def _array(name, value):
         if array.max() > limit.max or array.min() < limit.min:
             worst = array.max() if array.max() > limit.max else array.min()
             raise DataError(
-                f"data[{name!r}] holds {worst}, which {target} cannot hold: give floats, or turn on jax_enable_x64"
+                f"{label} holds {worst}, which {target} cannot hold: give floats, or turn on jax_enable_x64"
             )
     if array.dtype.kind == "f" and array.dtype != target and np.isfinite(array).any():
         worst = np.abs(array[np.isfinite(array)]).max()
         if worst > np.finfo(target).max:
-            raise DataError(f"data[{name!r}] holds {worst:.3g}, which {target} cannot hold: rescale it, or turn on jax_enable_x64")
+            raise DataError(
+                f"{label} holds {worst:.3g}, which {target} cannot hold: rescale it, or turn on jax_enable_x64"
+            )
     return np.ascontiguousarray(array).astype(target).reshape(array.shape)
 
 

@@ -29,6 +29,8 @@ import dataclasses
 import dis
 import functools
 import inspect
+from collections.abc import Callable, Generator, Iterable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -51,7 +53,9 @@ class Program:
         return dataclasses.replace(self, name=name, wrap=(*self.wrap, (respond, prefix, inside)))
 
 
-def handle(program, respond, prefix="", names=()):
+def handle(
+    program: Generator[Any, Any, Any], respond: Callable[..., Any], prefix: str = "", names: Iterable[str] = ()
+) -> Generator[Any, Any, Any]:
     """Run `program`; answer each random variable it yields with the generator `respond(rv)`.
 
     Args:
@@ -149,7 +153,10 @@ class Handled:
     def _identity(self):
         """Two handlers are equal if their code and all that they hold are; 1, 1. and True are different."""
         holds = [cell.cell_contents for cell in getattr(self.respond, "__closure__", None) or ()]
-        holds += [*(getattr(self.respond, "__defaults__", None) or ()), *(getattr(self.respond, "__kwdefaults__", None) or {}).items()]
+        holds += [
+            *(getattr(self.respond, "__defaults__", None) or ()),
+            *(getattr(self.respond, "__kwdefaults__", None) or {}).items(),
+        ]
         holds = tuple((type(h), h) for h in holds)
         try:
             hash(holds)
@@ -164,7 +171,9 @@ class Handled:
         return hash(self._identity())
 
 
-def handler(model, respond, prefix="", names=()):
+def handler(
+    model: Callable[..., Any], respond: Callable[..., Any], prefix: str = "", names: Iterable[str] = ()
+) -> Callable[..., Any]:
     """Return `model` with `respond` around it: a model again, with the same arguments.
 
     Args:
@@ -183,14 +192,35 @@ def model_name(model):
     return getattr(model, "__name__", type(model).__name__)
 
 
+def model_function(model):
+    """Return the function at the bottom of a model, or None: under handlers, partials, wrappers, methods, callable objects."""
+    for _ in range(100):
+        if isinstance(model, Handled):
+            model = model.model
+        elif isinstance(model, functools.partial):
+            model = model.func
+        elif hasattr(model, "__wrapped__"):
+            model = model.__wrapped__
+        elif inspect.ismethod(model):
+            model = model.__func__
+        elif inspect.isfunction(model):
+            return model
+        else:
+            model = type(model).__dict__.get("__call__")
+    return None
+
+
 def refuse_model(model, result):
-    """Raise for a model that, called with its arguments, gave `result` in place of a generator."""
-    what = "returned a random variable" if isinstance(result, RandomVariable) else "has no `yield`"
-    code = getattr(inspect.unwrap(model), "__code__", None)
-    where = f" (line {code.co_firstlineno} of {code.co_filename})" if code else ""
+    """Raise for a model that, called with its arguments, gave `result` in place of a generator, or returned it at its end."""
+    function = model_function(model)
+    where = f" (line {function.__code__.co_firstlineno} of {function.__code__.co_filename})" if function else ""
+    if isinstance(result, RandomVariable):
+        raise ModelError(
+            f"the model {model_name(model)!r}{where} returns the random variable {result._label()}, not its value: write "
+            f"`return (yield {type(result).__name__}(...))`"
+        )
     raise ModelError(
-        f"the model {model_name(model)!r}{where} {what}: a model is a generator function; write `x = yield Normal(...)`, "
-        "or `return (yield ...)`"
+        f"the model {model_name(model)!r}{where} has no `yield`: a model is a generator function; write `x = yield Normal(...)`"
     )
 
 

@@ -4,6 +4,9 @@ Each says which variables it answers and which it passes on. Names are full name
 given as keywords or, for names that are no Python words, as one mapping.
 """
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import jax.numpy as jnp
 
 from ppl.errors import ModelError
@@ -15,7 +18,7 @@ def _named(positional, keywords):
     return {**(positional or {}), **keywords}
 
 
-def condition(model, values=None, /, **more):
+def condition(model: Callable[..., Any], values: Mapping[str, Any] | None = None, /, **more: Any) -> Callable[..., Any]:
     """Observe: fix the values of the named variables and pass them on, so that they stay in the density."""
     values = _named(values, more)
 
@@ -27,7 +30,7 @@ def condition(model, values=None, /, **more):
     return handler(model, respond, names=values)
 
 
-def do(model, values=None, /, **more):
+def do(model: Callable[..., Any], values: Mapping[str, Any] | None = None, /, **more: Any) -> Callable[..., Any]:
     """Intervene: answer the named variables with these values and pass nothing on, so that they leave the density."""
     values = _named(values, more)
 
@@ -39,7 +42,9 @@ def do(model, values=None, /, **more):
     return handler(model, respond, names=values)
 
 
-def substitute(model, values=None, /, **more):
+def substitute(
+    model: Callable[..., Any], values: Mapping[str, Any] | None = None, /, **more: Any
+) -> Callable[..., Any]:
     """Fix the values of the named variables and leave their roles: a latent stays a latent, at this value."""
     values = _named(values, more)
 
@@ -51,15 +56,17 @@ def substitute(model, values=None, /, **more):
     return handler(model, respond)
 
 
-def replay(model, trace):
+def replay(model: Callable[..., Any], trace: Mapping[str, Any]) -> Callable[..., Any]:
     """Fix each latent variable at its value in `trace`, a `ppl.Trace` or a mapping from names to values."""
     values = {
-        name: getattr(site, "value", site) for name, site in trace.items() if getattr(site, "role", "latent") == "latent"
+        name: getattr(site, "value", site)
+        for name, site in trace.items()
+        if getattr(site, "role", "latent") == "latent"
     }
     return substitute(model, values)
 
 
-def block(model, *names, key):
+def block(model: Callable[..., Any], *names: str, key: Any) -> Callable[..., Any]:
     """Draw the named variables here, with `key`, and hide them from everything further out; they leave the density."""
     from ppl.tracing.programs import draw_key
 
@@ -71,7 +78,7 @@ def block(model, *names, key):
     return handler(model, respond, names=names)
 
 
-def scope(name, model):
+def scope(name: str, model: Any) -> Any:
     """Put `name/` before the names of everything in `model`.
 
     `model` is a model, or a running one inside another: `w = yield from ppl.scope("slopes", horseshoe(8))`.
@@ -81,7 +88,7 @@ def scope(name, model):
     return handler(model, pass_on, name)
 
 
-def reweight(model, weights=None, /, **more):
+def reweight(model: Callable[..., Any], weights: Mapping[str, Any] | None = None, /, **more: Any) -> Callable[..., Any]:
     """Multiply the log densities of the named variables by weights: numbers, or arrays over their batch shapes."""
     weights = _named(weights, more)
 
@@ -93,7 +100,7 @@ def reweight(model, weights=None, /, **more):
     return handler(model, respond, names=weights)
 
 
-def mask(model, masks=None, /, **more):
+def mask(model: Callable[..., Any], masks: Mapping[str, Any] | None = None, /, **more: Any) -> Callable[..., Any]:
     """Leave the entries of the named variables where a mask is False out of the density.
 
     Whatever stands there (nan included) reaches neither the density nor its gradient.
@@ -123,11 +130,13 @@ def _product(rv, weight):
     if lengths and weight.shape == lengths + rv.batch_shape:
         weight = weight[tuple(index for index, _ in rv.loops)]
     if weight.shape not in ((), rv.batch_shape):
-        raise ModelError(f"{rv._label()} has log densities of shape {rv.batch_shape}, but a weight of shape {weight.shape}")
+        raise ModelError(
+            f"{rv._label()} has log densities of shape {rv.batch_shape}, but a weight of shape {weight.shape}"
+        )
     return weight.astype(jnp.result_type(float)) * rv.weight
 
 
-def shard(model, specs=None, /, **more):
+def shard(model: Callable[..., Any], specs: Mapping[str, Any] | None = None, /, **more: Any) -> Callable[..., Any]:
     """Lay the named variables out over devices: `shard(model, users=P("rows"))`, a spec over the whole value."""
     specs = _named(specs, more)
 
@@ -139,7 +148,7 @@ def shard(model, specs=None, /, **more):
     return handler(model, respond, names=specs)
 
 
-def noncentered(model, *names):
+def noncentered(model: Callable[..., Any], *names: str) -> Callable[..., Any]:
     """Draw the named location-scale variables as `loc + scale * standard`.
 
     The standard variable, called `<name>_base`, becomes the latent; the original is recorded as derived, so that its draws

@@ -9,18 +9,21 @@ All rest on `run_block`, the interpreter at the end of every chain of handlers. 
 """
 
 import dataclasses
-import inspect
+import html
 import zlib
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ppl.errors import ModelError, StartError, listed, suggest
-from ppl.random_variable import RandomVariable, as_value, concrete, weighted_log_prob
+from ppl.errors import ModelError, listed, suggest
+from ppl.random_variable import RandomVariable, as_value, weighted_log_prob
 from ppl.sharding import place
-from ppl.tracing.handle import Program, checked, model_name
+from ppl.tracing.entries import as_array, split
+from ppl.tracing.handle import Program, checked, model_name, refuse_model
+from ppl.tracing.slips import UNKNOWN, explain, own_line, warn_dropped
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,13 +112,8 @@ def run_block(program, ctx):
             request = program.send(value) if error is None else program.throw(error)
         except StopIteration as stop:
             return stop.value, sites
-        except jax.errors.ConcretizationTypeError as e:
-            if not getattr(e, "__notes__", None):
-                e.add_note("ppl: values are unknown when the model is compiled: use jnp.where, or a Python bool in `data`.")
-            raise
-        except TypeError as e:
-            if "'generator'" in str(e) and not getattr(e, "__notes__", None):
-                e.add_note("ppl: a model was called and not run: write `yield from` before the call.")
+        except (TypeError, *UNKNOWN) as e:
+            explain(e)
             raise
         try:
             request = checked(request, program)
@@ -198,7 +196,9 @@ def _latent(rv, ctx):
     if not ctx.complete:
         return ctx.draw(rv), None, 0.0, None
     known = listed([*ctx.values, *ctx.free])
-    raise ModelError(f"{rv._label()} is latent and was given no value (given: {known or 'none'}).{suggest(name, ctx.values)}")
+    raise ModelError(
+        f"{rv._label()} is latent and was given no value (given: {known or 'none'}).{suggest(name, ctx.values)}"
+    )
 
 
 def _may_miss(rv, gone):
@@ -220,21 +220,17 @@ def discrete_latent(name, family):
 
 
 def run(model, arguments, ctx):
-    """Run `model(**arguments)` as the outermost block."""
-    program = model(**arguments)
-    if not hasattr(program, "send"):
-        what = "returned a random variable" if isinstance(program, RandomVariable) else "has no `yield`"
-        raise ModelError(
-            f"the model {model_name(model)!r} {what}: a model is a generator function; write `x = yield Normal(...)`, "
-            "or `return (yield ...)`"
-        )
-    returned, sites = run_block(program, ctx)
-    if isinstance(returned, RandomVariable):
-        code = getattr(inspect.unwrap(model), "__code__", None)
-        where = f" (line {code.co_firstlineno} of {code.co_filename})" if code else ""
-        raise ModelError(
-            f"the model {model_name(model)!r}{where} returns the random variable {returned.name!r}: write `return (yield ...)`"
-        )
+    """Run `model(**arguments)` as the outermost block. The traceback of a ModelError ends at the user's own line."""
+    try:
+        program = model(**arguments)
+        if not hasattr(program, "send"):
+            refuse_model(model, program)
+        warn_dropped(model)
+        returned, sites = run_block(program, ctx)
+        if isinstance(returned, RandomVariable):
+            refuse_model(model, returned)
+    except ModelError as e:
+        raise e.with_traceback(own_line(e.__traceback__))
     return returned, sites
 
 
@@ -246,7 +242,55 @@ def total(sites, volume):
     return sum(terms[1:], terms[0]) if terms else jnp.zeros(())
 
 
-def trace(model, data=None, key=0, values=None):
+class Trace(dict):
+    """The sites of one run by full name, in program order; prints as a table. `returned` is what the model returned."""
+
+    def __init__(self, sites, returned=None):
+        super().__init__(sites)
+        self.returned = returned
+
+    @property
+    def log_joint(self):
+        """The sum of the log densities."""
+        return total(self, volume=False)
+
+    def table(self):
+        """Return rows of (name, family, shape, role, log density)."""
+        return [
+            (
+                name,
+                site.family,
+                str(tuple(np.shape(site.value))),
+                site.role,
+                "" if site.log_prob is None else f"{float(jnp.sum(site.log_prob)):.4f}",
+            )
+            for name, site in self.items()
+        ]
+
+    def __repr__(self):
+        rows = [("name", "family", "shape", "role", "log density"), *self.table()]
+        rows.append(("", "", "", "total", f"{float(self.log_joint):.4f}"))
+        widths = [max(len(row[i]) for row in rows) for i in range(5)]
+        lines = [
+            "  ".join(
+                cell.rjust(w) if i == 4 else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+            )
+            for row in rows
+        ]
+        return "\n".join(line.rstrip() for line in lines)
+
+    def _repr_html_(self):
+        cells = "".join(f"<tr>{''.join(f'<td>{html.escape(c)}</td>' for c in row)}</tr>" for row in self.table())
+        head = "".join(f"<th>{h}</th>" for h in ("name", "family", "shape", "role", "log density"))
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{cells}</tbody></table>"
+
+
+def trace(
+    model: Callable[..., Any],
+    data: Mapping[str, Any] | None = None,
+    key: Any = 0,
+    values: Mapping[str, Any] | None = None,
+) -> Trace:
     """Run a model once and return a `Trace`: names, families, shapes, roles, values and log densities.
 
     Args:
@@ -256,12 +300,21 @@ def trace(model, data=None, key=0, values=None):
       values: values of latent variables on their natural scale.
     """
     parts = split(model, data)
-    values = {name: jnp.asarray(v) for name, v in (values or {}).items()}
+    values = _given(values or {}, parts)
     ctx = Context(data=parts.observed, missing=parts.missing, values=values, key=as_key(key))
     returned, sites = run(model, parts.arguments, ctx)
     parts.check_names(sites)
     _known(values, sites, model)
     return Trace(sites, returned)
+
+
+def _given(values, parts):
+    """Return given values as arrays; those of missing entries alone are put in their places in the whole."""
+    given = {name: jnp.asarray(as_array(f"values[{name!r}]", v)) for name, v in values.items()}
+    for name, gone in parts.missing.items():
+        if name in given and given[name].shape == (gone.sum(),):
+            given[name] = jnp.zeros(gone.shape, given[name].dtype).at[np.nonzero(gone)].set(given[name])
+    return given
 
 
 def _known(values, sites, model):
@@ -272,7 +325,7 @@ def _known(values, sites, model):
             )
 
 
-def sample(model, key=0, data=None):
+def sample(model: Callable[..., Any], key: Any = 0, data: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Draw every variable of a model that `data` does not fix: `{name: value}`, deterministic values included."""
     parts = split(model, data)
     ctx = Context(data=parts.observed, missing=parts.missing, key=as_key(key), density=False)
@@ -281,7 +334,9 @@ def sample(model, key=0, data=None):
     return {name: site.value for name, site in sites.items()}
 
 
-def log_joint(model, values, data=None, volume=False):
+def log_joint(
+    model: Callable[..., Any], values: Mapping[str, Any], data: Mapping[str, Any] | None = None, volume: bool = False
+) -> jax.Array:
     """Return the sum of the log densities of all variables at `values` and `data`.
 
     Args:
@@ -292,7 +347,7 @@ def log_joint(model, values, data=None, volume=False):
         values, the one that samplers see.
     """
     parts = split(model, data)
-    values = {name: jnp.asarray(v) for name, v in values.items()}
+    values = _given(values, parts)
     _, sites = run(model, parts.arguments, Context(data=parts.observed, missing=parts.missing, values=values))
     parts.check_names(sites)
     _known(values, sites, model)

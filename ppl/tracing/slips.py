@@ -10,7 +10,6 @@ and about where: `own_line` cuts the library's frames off the end of a traceback
 import dis
 import functools
 import inspect
-import os
 import types
 import warnings
 
@@ -18,25 +17,26 @@ import jax
 
 from ppl.errors import ModelWarning
 from ppl.random_variable import RandomVariable
-from ppl.tracing.handle import Handled, Program
+from ppl.tracing.handle import Handled, Program, model_function
 from ppl.tracing.handlers import scope
 
-LIBRARY = tuple(os.path.dirname(os.path.dirname(os.path.abspath(f))) + os.sep for f in (__file__, jax.tree_util.__file__))
+LIBRARIES = ("ppl", "jax")
 UNKNOWN = (
     jax.errors.ConcretizationTypeError,  # a branch, bool(x), float(x), a shape
     jax.errors.TracerArrayConversionError,  # a numpy function
     jax.errors.TracerIntegerConversionError,  # a Python index, range(n)
+    jax.errors.UnexpectedTracerError,  # kept from an earlier run
 )
 CALLS = ("CALL", "CALL_KW", "CALL_FUNCTION_EX")
 
 
 def own_line(traceback):
-    """Return a traceback without the library's frames at its end; all of it if there are no others."""
+    """Return a traceback without the library's frames at its end; None if there are no others."""
     entries = []
     while traceback is not None:
         entries.append(traceback)
         traceback = traceback.tb_next
-    while entries and entries[-1].tb_frame.f_code.co_filename.startswith(LIBRARY):
+    while entries and _is_library(entries[-1].tb_frame):
         entries.pop()
     following = None
     for entry in reversed(entries):
@@ -44,27 +44,33 @@ def own_line(traceback):
     return following
 
 
+def _is_library(frame):
+    """Tell whether a frame is of this library, of jax, or of a constructor that a dataclass wrote."""
+    written = frame.f_code.co_filename == "<string>" and frame.f_code.co_name == "__init__"
+    return written or frame.f_globals.get("__name__", "").partition(".")[0] in LIBRARIES
+
+
 def explain(error):
     """Add a note to an error of jax or Python whose text does not say what to write in a model."""
     if any(note.startswith("ppl:") for note in getattr(error, "__notes__", ())):
         return
-    if isinstance(error, UNKNOWN):
-        error.add_note(
-            "ppl: values are unknown when the model is compiled: use jnp.where in place of a branch, jnp in place of numpy, "
-            "or pass what decides as a Python bool, int or string in `data`."
-        )
-    elif isinstance(error, jax.errors.UnexpectedTracerError):
+    if isinstance(error, jax.errors.UnexpectedTracerError):
         error.add_note(
             "ppl: a value was kept from an earlier run of a model or of a loop's step: return it from the model, or read it "
             "from ppl.trace(model, data)."
         )
-    elif isinstance(error, TypeError) and "'generator'" in str(error):
+    elif isinstance(error, UNKNOWN):
+        error.add_note(
+            "ppl: values are unknown when the model is compiled: use jnp.where in place of a branch, jnp in place of numpy, "
+            "or pass what decides as a Python bool, int or string in `data`."
+        )
+    elif "'generator'" in str(error):
         error.add_note("ppl: a model was called and not run: write `x = yield from ...` before the call.")
 
 
 def warn_dropped(model):
     """Warn of each call in `model` that makes a random variable, a loop or a running model and drops it."""
-    function = _function(model)
+    function = model_function(model)
     if function is None:
         return
     for line, callee, is_global in _dropped(function.__code__):
@@ -79,24 +85,6 @@ def warn_dropped(model):
             function.__code__.co_filename,
             line,
         )
-
-
-def _function(model):
-    """Return the function at the bottom of a model: under handlers, partials, wrappers, methods and callable objects."""
-    for _ in range(100):
-        if isinstance(model, Handled):
-            model = model.model
-        elif isinstance(model, functools.partial):
-            model = model.func
-        elif hasattr(model, "__wrapped__"):
-            model = model.__wrapped__
-        elif inspect.ismethod(model):
-            model = model.__func__
-        elif inspect.isfunction(model):
-            return model
-        else:
-            model = type(model).__dict__.get("__call__")
-    return None
 
 
 @functools.lru_cache(maxsize=256)

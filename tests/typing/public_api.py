@@ -11,6 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 import ppl
 from ppl import (
+    Affine,
     Bernoulli,
     Beta,
     BetaBinomial,
@@ -59,6 +60,7 @@ from ppl import (
     SkewNormal,
     StartError,
     StudentT,
+    Tanh,
     Trace,
     Transformed,
     Truncated,
@@ -136,7 +138,8 @@ def families() -> list[RandomVariable]:
         Truncated(Normal(0.0, 1.0), low=0.0),
         Censored(Normal(0.0, 1.0), high=1.0),
         ZeroInflated(Poisson(3.0), 0.1),
-        Transformed(Normal(0.0, 1.0), jnp.exp),
+        Transformed(Normal(0.0, 1.0), Affine(1.0, 2.0)),
+        Transformed(Normal(0.0, 1.0), Tanh()),
     ]
 
 
@@ -201,7 +204,7 @@ def handled(key: jax.Array) -> None:
     ppl.handler(model, respond)
     for rv in ppl.handle(schools(jnp.ones(8)), respond):
         print(rv)
-    ppl.sample(model, data, key=key)
+    ppl.sample(model, key, data)
     ppl.log_joint(model, {"mu": 0.0}, data)
     density = ppl.log_density(model, data)
     value: jax.Array = density(density.initial(key=0))
