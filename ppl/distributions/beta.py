@@ -57,8 +57,8 @@ class Beta(RandomVariable):
         def log_prob(x):
             at_0, at_1 = x == 0, x == 1
             body = log_density(jnp.where(at_0 | at_1, 0.5, x), a, b)
-            finite = -log_beta(a, b)
-            return jnp.where(at_0, at_end(a - 1, finite), jnp.where(at_1, at_end(b - 1, finite), body))
+            # -log B(1, b) is log b
+            return jnp.where(at_0, at_end(a - 1, jnp.log(b)), jnp.where(at_1, at_end(b - 1, jnp.log(a)), body))
 
         return on_support(self, x, 0.5, log_prob)
 

@@ -11,6 +11,7 @@ Draws depend on the seed, the chain and the number of the draw alone: not on chu
 import concurrent.futures
 import dataclasses
 import os
+import threading
 import time
 from typing import Any
 
@@ -116,15 +117,34 @@ def prepare(bound, layout, job):
     return programs[key]
 
 
-class Chain:
-    """The draws and the state of one chain, or of one block of chains, as it runs. Lives on the host."""
+class Rows:
+    """What all chains drew: `{(group, kind, name): [chain, draw, ...]}`, each array made when its first draw arrives."""
 
-    def __init__(self, program, job, first, state):
-        self.program, self.job, self.first, self.state = program, job, first, state
+    def __init__(self, job):
+        self.job, self.arrays, self._lock = job, {}, threading.Lock()
+
+    def put(self, key, first, at, value):
+        """Write rows [chain, draw, ...] of the chains from `first` on, at draw `at`."""
+        total = self.job.warmup if key[0] == "warmup" else self.job.draws
+        with self._lock:
+            if key not in self.arrays:
+                self.arrays[key] = np.empty((self.job.chains, total, *value.shape[2:]), value.dtype)
+        value = value[:, : total - at]
+        self.arrays[key][first : first + value.shape[0], at : at + value.shape[1]] = value
+
+    def get(self, group, kind, count):
+        """Return the first `count` rows of a kind by name."""
+        return {name: array[:, :count] for (g, k, name), array in self.arrays.items() if (g, k) == (group, kind)}
+
+
+class Chain:
+    """The state of one chain, or of one block of chains, as it runs, and the way of its draws into `rows`."""
+
+    def __init__(self, program, job, first, state, rows):
+        self.program, self.job, self.first, self.state, self.rows = program, job, first, state, rows
         self.done = self.kept = self.kept_warmup = 0
         self.divergences = np.zeros(program.block or 1, int)
         self.gradients = np.zeros(program.block or 1)
-        self.rows = {}  # (group, name) -> array [chain, draw, ...]
         self.moments = {}  # name -> running [count, mean, sum of squares] per chain
         self.phase = np.zeros(program.block or 1, int)
         self.step_size, self.seconds, self.chunk = np.nan, 0.0, 16
@@ -182,14 +202,8 @@ class Chain:
         return value[None] if self.program.block is None else np.moveaxis(value, 0, 1)
 
     def _write(self, group, kind, name, value):
-        value = self._by_chain(value)
-        key = (group, kind, name)
-        job = self.job
-        total = job.draws if group == "draws" else job.warmup
-        if key not in self.rows:
-            self.rows[key] = np.empty((value.shape[0], total, *value.shape[2:]), value.dtype)
         at = self.kept if group == "draws" else self.kept_warmup
-        self.rows[key][:, at : at + value.shape[1]] = value
+        self.rows.put((group, kind, name), self.first, at, self._by_chain(value))
 
     def _accumulate(self, name, value):
         """Add draws to the running moments (Chan, Golub, LeVeque 1979)."""
@@ -217,15 +231,15 @@ class Chain:
 def first_states(bound, layout, job, program, words, init):
     """Return the `Chain`s of a run, at their starts."""
     vectors, free = starts(bound, layout, init, job.chains)
-    out = []
+    out, rows = [], Rows(job)
     for first in range(0, job.chains, program.block or 1):
-        rows = slice(first, first + (program.block or 1))
-        start, may_draw = (vectors[rows], free[rows]) if program.block else (vectors[first], free[first])
+        block = slice(first, first + (program.block or 1))
+        start, may_draw = (vectors[block], free[block]) if program.block else (vectors[first], free[first])
         state = chunk.initial_state(
             job.kernel, start, may_draw, words, first, metric=job.metric, step_size=job.step_size, scale=job.scale,
             chains=program.block, redraw_first=True,
         )  # fmt: skip
-        out.append(Chain(program, job, first, state))
+        out.append(Chain(program, job, first, state, rows))
     return out
 
 

@@ -57,10 +57,10 @@ class Checkpoint:
     def save(self, chains):
         """Write the checkpoint; no chain may be moving."""
         arrays, counts = {}, []
+        filled = {"draws": max(c.kept for c in chains), "warmup": max(c.kept_warmup for c in chains)}
+        for (group, kind, name), rows in chains[0].rows.arrays.items():
+            arrays[f"rows|{group}|{kind}|{name}"] = rows[:, : filled[group]]
         for chain in chains:
-            for (group, kind, name), rows in chain.rows.items():
-                filled = chain.kept if group == "draws" else chain.kept_warmup
-                arrays[f"rows|{chain.first}|{group}|{kind}|{name}"] = rows[:, :filled]
             for name, (count, mean, square) in chain.moments.items():
                 arrays[f"moments|{chain.first}|{name}|mean"] = mean
                 arrays[f"moments|{chain.first}|{name}|square"] = square
@@ -70,7 +70,7 @@ class Checkpoint:
         arrays |= {f"state|{name}": value for name, value in flat_states(chains).items()}
         buffer = io.BytesIO()
         np.savez(buffer, **{f"a{i}": value for i, value in enumerate(arrays.values())})
-        head = json.dumps({"format": FORMAT, "identity": self.identity, "counts": counts, "names": list(arrays)}).encode()
+        head = json.dumps({"format": FORMAT, "identity": self.identity, "counts": counts, "names": list(arrays), "moments": list(chains[0].moments)}).encode()
         body = buffer.getvalue()
         _write(self.path, MAGIC + b"%d %d %d\n" % (len(head), len(body), zlib.crc32(head + body)) + head + body)
 
@@ -96,18 +96,13 @@ class Checkpoint:
             chain.state = jax.tree.unflatten(
                 structure, [stored[f"state|{chain.first}{jax.tree_util.keystr(path)}"] for path, _ in leaves]
             )
+            for name in head["moments"]:
+                of = f"moments|{chain.first}|{name}"
+                chain.moments[name] = (int(stored[f"{of}|count"]), stored[f"{of}|mean"], stored[f"{of}|square"])
         for name, value in stored.items():
-            kind, first, *rest = name.split("|", 4)
-            chain = next((c for c in chains if str(c.first) == first), None)
+            kind, *key = name.split("|", 3)
             if kind == "rows":
-                group, total = rest[0], self.job.draws if rest[0] == "draws" else self.job.warmup
-                rows = np.empty((value.shape[0], total, *value.shape[2:]), value.dtype)
-                count = min(total, value.shape[1])
-                rows[:, :count] = value[:, :count]
-                chain.rows[group, rest[1], rest[2]] = rows
-            elif kind == "moments" and rest[1] == "mean":
-                of = f"moments|{first}|{rest[0]}"
-                chain.moments[rest[0]] = (int(stored[f"{of}|count"]), value, stored[f"{of}|square"])
+                chains[0].rows.put(tuple(key), 0, 0, value)
 
 
 def _program_digest(bound):

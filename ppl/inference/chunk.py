@@ -10,8 +10,9 @@ Two loops. The outer one goes through stages: a candidate for the start, a trial
 transition, each followed by what is learnt from it. Once nothing is left to learn, the inner loop makes all
 remaining transitions, and does nothing but step and record.
 
-Randomness is counter based: the key of a step is (two words hashed on the host from the user's key and the number of the
-chain, the second plus the number of the step). So draws are equal bit for bit however they are cut into chunks.
+Randomness is counter based: two words of a chain are hashed on the host from the user's key and the chain's number, and
+the key of a step is these two, with the number of the step added to the second. So draws are equal bit for bit however
+they are cut into chunks.
 
 The first state is built in numpy: eager jax would compile dozens of small programs.
 """
@@ -87,7 +88,16 @@ def chain_words(key_words, chain):
 
 
 def initial_state(
-    kernel, start, free, key_words, chain, metric="diagonal", step_size=None, scale=None, chains=None, redraw_first=False
+    kernel,
+    start,
+    free,
+    key_words,
+    chain,
+    metric="diagonal",
+    step_size=None,
+    scale=None,
+    chains=None,
+    redraw_first=False,
 ):
     """Build the state before the first transition, in numpy.
 
@@ -349,7 +359,9 @@ def step_size(state):
     tuning = state.chain.tuning
     if isinstance(tuning, warmup.Walk):
         factor = np.exp(np.asarray(tuning.log_factor))
-        return jax.tree.map(lambda s: factor.reshape(factor.shape + (1,) * (np.ndim(s) - factor.ndim)) * s, tuning.spread)
+        return jax.tree.map(
+            lambda s: factor.reshape(factor.shape + (1,) * (np.ndim(s) - factor.ndim)) * s, tuning.spread
+        )
     return np.asarray(tuning.step_size)
 
 

@@ -200,9 +200,7 @@ def dots(*pairs):
 
     They are written next to each other, so that over sharded leaves the compiler sums all of them in one exchange.
     """
-    return [
-        sum(jnp.sum(x * y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)) for a, b in pairs
-    ]
+    return [sum(jnp.sum(x * y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)) for a, b in pairs]
 
 
 def half_square(momentum):

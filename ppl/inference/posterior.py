@@ -41,7 +41,6 @@ class Posterior(Mapping):
       warmup: `{"draws": ..., "stats": ...}` of the warm-up where it was kept.
       interrupted: whether the run was stopped before its last draw.
       tracked: `[chain, draw, ...]` for each function of the state that was asked for.
-      moments: `{"mean": ..., "sd": ...}` over all draws of a variable whose draws were not kept, by name.
       roles: "latent" or "derived", by variable; latent where not said.
       moments: `{"mean": ..., "sd": ...}` over all draws of each variable, kept or not, where `keep` was given.
 
@@ -64,7 +63,6 @@ class Posterior(Mapping):
     tracked: dict[str, Any] = dataclasses.field(default_factory=dict)
     moments: dict[str, Any] = dataclasses.field(default_factory=dict)
     roles: dict[str, str] = dataclasses.field(default_factory=dict)
-    moments: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
         for field in ("draws", "stats", "state", "tracked"):

@@ -251,13 +251,8 @@ def _posterior(bound, job, settings, seed, words, dims, coords, parts, outcome, 
     count = min(c.kept for c in parts)
     count_warmup = min(c.kept_warmup for c in parts)
 
-    def gather(group, kind, n):
-        names = dict.fromkeys(name for part in parts for g, k, name in part.rows if (g, k) == (group, kind))
-        if any((group, kind, name) not in part.rows for part in parts for name in names):
-            return {}
-        return {name: _stack([part.rows[group, kind, name] for part in parts], n) for name in names}
-
-    draws, stats = gather("draws", "value", count), gather("draws", "stats", count)
+    rows = parts[0].rows
+    draws, stats = rows.get("draws", "value", count), rows.get("draws", "stats", count)
     if not count:
         draws = _empty(structure, job)
     labels = _labels(bound)
@@ -265,7 +260,7 @@ def _posterior(bound, job, settings, seed, words, dims, coords, parts, outcome, 
     state = checkpoint.flat_states(parts)
     warmup = None
     if job.keep_warmup:
-        warmup = {"draws": gather("warmup", "value", count_warmup), "stats": gather("warmup", "stats", count_warmup)}
+        warmup = {"draws": rows.get("warmup", "value", count_warmup), "stats": rows.get("warmup", "stats", count_warmup)}
     if job.kernel != "metropolis":
         inverse = [np.asarray(chunk.inverse_metric(c.state)) for c in parts]
         state["inv_metric"] = np.concatenate([m if c.program.block else m[None] for m, c in zip(inverse, parts, strict=True)])
@@ -297,17 +292,10 @@ def _posterior(bound, job, settings, seed, words, dims, coords, parts, outcome, 
         state=state,
         warmup=warmup,
         interrupted=outcome.interrupted,
-        tracked=gather("draws", "track", count),
+        tracked=rows.get("draws", "track", count),
         moments=moments,
         roles={n: "derived" if n in structure.derived else "latent" for n in draws},
     )
-
-
-def _stack(arrays, count):
-    """Return [chain, draw, ...] of the first `count` draws, without a copy where there is one block."""
-    if len(arrays) == 1:
-        return arrays[0][:, :count]
-    return np.concatenate([a[:, :count] for a in arrays])
 
 
 def _empty(structure, job):

@@ -48,7 +48,9 @@ def save(posterior: Posterior, path: str | os.PathLike) -> str:
             netcdf.write(stream, file.axes, file.attributes, file.variables)
             stream.flush()
             with mmap.mmap(stream.fileno(), 0) as content:
-                at = SEAL.search(content, 0, HEAD).start(2)
+                seal = SEAL.search(content, 0, HEAD)
+                assert seal, "the file was written without its seal"
+                at = seal.start(2)
                 content[at : at + 64] = hashlib.sha256(content).hexdigest().encode()
                 content.flush()
             os.fsync(stream.fileno())
@@ -92,8 +94,7 @@ def _check_seal(path, content):
             f"{path!r} has format {int(found[1])}, and this version of ppl reads formats up to {FORMAT}. "
             "Install a newer version to read it."
         )
-    digest, start, end = found[2].decode(), *found.span(2)
-    del found  # it holds on to the file
+    digest, (start, end) = found[2].decode(), found.span(2)
     digests = hashlib.sha256()
     with memoryview(content) as view:
         for part in (view[:start], b"0" * 64, view[end:]):

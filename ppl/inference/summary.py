@@ -134,7 +134,7 @@ class Summary:
 
     def to_pandas(self):
         """Return a pandas frame, a row for each number drawn."""
-        import pandas
+        import pandas  # type: ignore[import-untyped, unused-ignore]
 
         return pandas.DataFrame(self.columns, index=list(self.rows))
 

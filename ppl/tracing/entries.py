@@ -165,7 +165,7 @@ def as_array(label, value):
             f"{label} has dtype {array.dtype}, not numbers: give an array of floats, ints or bools"
             + (" (codes of categories, for example)" if array.dtype.kind in "US" else "")
         )
-    target = jax.dtypes.canonicalize_dtype(array.dtype)
+    target = jax.dtypes.canonicalize_dtype(array.dtype).newbyteorder("=")
     if array.dtype.kind in "iu" and array.size and array.dtype != target:
         limit = np.iinfo(target)
         if array.max() > limit.max or array.min() < limit.min:

@@ -166,6 +166,7 @@ class TestInterrupt:
         assert not [t for t in threading.enumerate() if t.name.startswith("ppl-chain")]
         assert np.array_equal(sampler(gaussian, draws=300)["x"], whole["x"])
 
+    @quiet
     def test_an_exception_in_the_model_leaves_a_usable_interpreter(self):
         def broken(x):
             yield Normal(0.0, 1.0, name="a")
@@ -205,17 +206,29 @@ class TestMemory:
         return peak
 
     @quiet
-    def test_without_kept_draws_memory_does_not_grow_with_their_number(self):
-        model = self.wide
+    def test_without_kept_draws_memory_does_not_grow_with_their_number(self, monkeypatch):
+        """On the device not at all; on the host by some 200 bytes a transition, the statistics and their check."""
+        from ppl.inference import chains
+
+        advance, on_device = chains.Chain.advance, []
+
+        def watched(chain, arrays):
+            done = advance(chain, arrays)
+            on_device.append(sum(a.nbytes for a in jax.live_arrays()))
+            return done
+
         self.peak(100, keep=[])
-        few, many = self.peak(1000, keep=[]), self.peak(20_000, keep=[])
-        assert many < 1.1 * few + 20_000 * 4 * 12 * 8  # the statistics of each transition are kept: 12 numbers a draw
-        assert model
+        monkeypatch.setattr(chains.Chain, "advance", watched)
+        few = self.peak(1000, keep=[]), max(on_device)
+        on_device.clear()
+        many = self.peak(20_000, keep=[]), max(on_device)
+        assert many[1] < 1.1 * few[1] + 1e6
+        assert many[0] < few[0] + 20_000 * 4 * 256
 
     @quiet
     def test_with_all_draws_kept_the_peak_is_below_one_and_a_third_of_their_size(self):
         self.peak(100)
-        draws = 10_000
+        draws = 4_000
         size = 4 * draws * 1000 * 4
         assert self.peak(draws) < 1.3 * size
 
