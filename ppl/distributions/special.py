@@ -9,7 +9,7 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import erf, erfc, erfcx, gammainc, gammaincc, gammaln, i0e
+from jax.scipy.special import erf, erfc, erfcx, gammainc, gammaincc, i0e
 
 LOG_SQRT_2_PI = 0.5 * math.log(2 * math.pi)
 EULER_GAMMA = 0.5772156649015329
@@ -94,10 +94,11 @@ def log1p_square(z):
     return jnp.where(far, 2 * jnp.log(jnp.where(far, jnp.abs(z), 1.0)), jnp.log1p(jnp.square(jnp.where(far, 0.0, z))))
 
 
+@jax.custom_jvp
 def stirling_remainder(x):
-    """log Gamma(x) - ((x - 1/2) log x - x + log(2 pi) / 2), for x > 0.
+    """log Gamma(x) - ((x - 1/2) log x - x + log(2 pi) / 2), for x > 0; it falls from infinity to 0 as 1 / (12 x).
 
-    It falls from infinity to 0 as 1 / (12 x). Below 8 it is taken at x + 8 and brought back by x Gamma(x) = Gamma(x + 1).
+    Below 8 it is taken at x + 8 and brought back by x Gamma(x) = Gamma(x + 1).
     """
     small = x < 8
     low = jnp.where(small, x, 8.0)
@@ -106,11 +107,26 @@ def stirling_remainder(x):
         product = product * ((low + k) / (low + 8))
     shift = (low - 0.5) * jnp.log1p(8 / low) - jnp.log(product) - 8
     inverse = 1 / jnp.where(small, low + 8, x)
-    square = jnp.square(inverse)
-    series = jnp.zeros_like(square)
-    for coefficient in reversed(STIRLING):
-        series = series * square + coefficient
-    return series * inverse + jnp.where(small, shift, 0.0)
+    return inverse * _series(STIRLING, jnp.square(inverse)) + jnp.where(small, shift, 0.0)
+
+
+@stirling_remainder.defjvp
+def _stirling_remainder_jvp(primals, tangents):
+    (x,) = primals
+    small = x < 8
+    low = jnp.where(small, x, 8.0)
+    shift = jnp.log1p(8 / low) - (8 * (low - 0.5) / low - 8) / (low + 8) - sum(1 / (low + k) for k in range(8))
+    inverse = 1 / jnp.where(small, low + 8, x)
+    slopes = [-(2 * k + 1) * coefficient for k, coefficient in enumerate(STIRLING)]
+    slope = jnp.square(inverse) * _series(slopes, jnp.square(inverse)) + jnp.where(small, shift, 0.0)
+    return stirling_remainder(x), slope * tangents[0]
+
+
+def _series(coefficients, x):
+    total = jnp.zeros_like(x)
+    for coefficient in reversed(coefficients):
+        total = total * x + coefficient
+    return total
 
 
 def log_gamma_half_step(x):
@@ -134,9 +150,7 @@ def _deviance(c, difference, log_ratio_of_y):
     near = (d > -0.35) & (d < 0.5)
     r = jnp.where(near, d / (2 + jnp.where(near, d, 0.0)), 0.0)  # log(1 + d) = 2 atanh(r)
     square = jnp.square(r)
-    series = jnp.zeros_like(square)
-    for k in range(10, -1, -1):
-        series = series * square + 1 / (2 * k + 3)
+    series = _series([1 / (2 * k + 3) for k in range(11)], square)
     return jnp.where(near, r * (difference - 2 * c * square * series), difference - c * log_ratio_of_y)
 
 

@@ -30,7 +30,7 @@ def concerns(posterior, summary):
     stuck = _stuck(posterior)
     slowest = _slowest(summary)
     sentences = [_divergences(posterior), stuck, _not_finite(posterior)]
-    sentences += [_r_hat(posterior, summary), None if stuck else _ess(posterior, summary)]
+    sentences += [] if stuck else [_r_hat(posterior, summary), _ess(posterior, summary)]
     sentences += [_saturation(posterior, slowest), _ebfmi(posterior, slowest)]
     return [sentence for sentence in sentences if sentence]
 
@@ -137,8 +137,8 @@ def _saturation(posterior, slowest):
     worst = int(np.argmax(share))
     return (
         f"{share[worst]:.0%} of the transitions of chain {worst} reached the largest tree depth: trajectories were cut "
-        f"short and draws are costly ({slowest} moves slowest); bring variables to similar scales, or raise the "
-        "largest tree depth."
+        f"short and draws are costly ({slowest} moves slowest); bring variables to similar scales, or try "
+        "metric='dense'."
     )
 
 

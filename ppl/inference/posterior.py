@@ -24,6 +24,24 @@ from ppl.inference.summary import Summary, page, summarize_draws
 QUICK = 2**22  # numbers that a printed result reads at most; `summary()` reads all
 
 
+PAPERS = {
+    "nuts": (
+        "Hoffman, Gelman (2014). The No-U-Turn Sampler. JMLR 15, 1593-1623.",
+        "Betancourt (2017). A conceptual introduction to Hamiltonian Monte Carlo. arXiv 1701.02434.",
+        "Seyboldt, Carlson, Carpenter (2026). Preconditioning Hamiltonian Monte Carlo by minimizing Fisher divergence. arXiv 2603.18845.",
+    ),
+    "hmc": (
+        "Neal (2011). MCMC using Hamiltonian dynamics. Handbook of Markov Chain Monte Carlo, chapter 5.",
+        "Wu, Stoehr, Robert (2018). Faster Hamiltonian Monte Carlo by learning leapfrog scale. arXiv 1810.04449.",
+    ),
+    "metropolis": (
+        "Metropolis, Rosenbluth, Rosenbluth, Teller, Teller (1953). J. Chem. Phys. 21, 1087-1092.",
+        "Roberts, Gelman, Gilks (1997). Ann. Appl. Probab. 7, 110-120.",
+    ),
+    "diagnostics": ("Vehtari, Gelman, Simpson, Carpenter, Buerkner (2021). Rank-normalization, folding, and localization. Bayesian Analysis 16(2).",),
+}
+
+
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Posterior(Mapping):
     """Draws by name, in the order of the program, with all that is known about how they came about.
@@ -196,6 +214,10 @@ class Posterior(Mapping):
             if r
         }
 
+    def citation(self) -> str:
+        """Return the papers whose methods the run used, one a line."""
+        return "\n".join(PAPERS.get(self.settings.get("algorithm"), ()) + PAPERS["diagnostics"])
+
     def save(self, path: Any) -> Any:
         """Write everything to one netCDF file, which `ppl.load` and xarray read; an older file is replaced at once."""
         from ppl.inference.storage import save
@@ -219,7 +241,3 @@ class Posterior(Mapping):
 
         return plot(self, kind, **options)
 
-
-def warn(posterior):
-    """Give each of `posterior.warnings()` as an `InferenceWarning`."""
-    concerns.warn(posterior.warnings())

@@ -10,6 +10,7 @@ import numpy as np
 
 from ppl.errors import DataError, ModelError, listed, suggest
 from ppl.inference import cache, chains, checkpoint, chunk, concerns
+from ppl.inference.labels import tidy_labels
 from ppl.inference.posterior import Posterior
 from ppl.inference.progress import Progress
 from ppl.inference.start import Layout, no_start, seed_words
@@ -213,6 +214,7 @@ def _run(job_settings, model, data, seed, init, dims, coords, progress, path):
         if name not in known:
             raise ModelError(f"keep has {name!r}, which is no random variable to keep ({listed(known)}).{suggest(name, known)}")
     words = seed_words(seed)
+    dims, coords = _labels(bound, dims, coords)
     arrays = jax.device_put(bound.arrays)
     program = chains.prepare(bound, layout, job)
     parts = chains.first_states(bound, layout, job, program, words, init)
@@ -255,7 +257,6 @@ def _posterior(bound, job, settings, seed, words, dims, coords, parts, outcome, 
     draws, stats = rows.get("draws", "value", count), rows.get("draws", "stats", count)
     if not count:
         draws = _empty(structure, job)
-    labels = _labels(bound)
     moments = _moments(parts)
     state = checkpoint.flat_states(parts)
     warmup = None
@@ -267,8 +268,8 @@ def _posterior(bound, job, settings, seed, words, dims, coords, parts, outcome, 
     return Posterior(
         draws=draws,
         stats=stats,
-        dims={**labels[0], **{k: tuple(v) for k, v in (dims or {}).items()}},
-        coords={**labels[1], **(coords or {})},
+        dims=dims,
+        coords=coords,
         settings={
             "algorithm": job.kernel,
             "model": model_name(structure.model),
@@ -319,16 +320,20 @@ def _moments(parts):
     return out
 
 
-def _labels(bound: Bound):
-    """Return dims and coords that labelled arrays in `data` bring along, for latent variables of their names and shapes."""
-    dims, coords = {}, {}
+def _labels(bound: Bound, dims, coords):
+    """Return dims and coords, with those that labelled arrays in `data` bring along; refuse wrong ones before the run."""
+    found, labels = {}, {}
     for name, axes in bound.parts.labels.items():
-        if name in bound.structure.families and all(d for d, _ in axes):
-            dims[name] = tuple(d for d, _ in axes)
+        if all(dim for dim, _ in axes):
+            found[name] = tuple(dim for dim, _ in axes)
         for dim, values in axes:
             if dim and values is not None:
-                if dim in coords and list(coords[dim]) != list(values):
+                if dim in labels and list(labels[dim]) != list(values):
                     raise DataError(f"data[{name!r}] labels the axis {dim!r} otherwise than another entry of data does")
-                coords[dim] = values
-    dims = {n: d for n, d in dims.items() if n in bound.structure.recorded}
-    return dims, coords
+                labels[dim] = values
+    structure = bound.structure
+    shapes = {n: v.shape for n, v in {**structure.latents, **structure.derived}.items()}
+    for name in dims or {}:
+        if name not in structure.families:
+            raise ModelError(f"dims has {name!r}, which is no random variable ({listed(structure.families)}).{suggest(name, shapes)}")
+    return tidy_labels(shapes, {**found, **(dims or {})}, {**labels, **(coords or {})})

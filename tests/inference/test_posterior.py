@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from ppl.errors import InferenceWarning, ModelError
-from ppl.inference.posterior import Posterior, warn
+from ppl.inference import concerns
+from ppl.inference.posterior import Posterior
 from ppl.inference.summary import number
 
 SCHOOLS = ["Choate", "Deerfield", "Phillips Andover", "Hotchkiss"]
@@ -287,7 +288,7 @@ def test_a_healthy_run_gets_no_warning():
     assert posterior.warnings() == [] and "Warning" not in str(posterior)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn(posterior)
+        concerns.warn(posterior.warnings())
 
 
 @pytest.mark.false_alarm(1e-8)
@@ -399,7 +400,7 @@ def test_draws_that_are_not_numbers_are_counted():
 def test_every_warning_is_given_once_as_an_inference_warning():
     posterior = Posterior({"mu": np.full((2, 50), 0.3)}, stats={"diverging": np.ones((2, 50), bool)})
     with pytest.warns(InferenceWarning) as record:
-        warn(posterior)
+        concerns.warn(posterior.warnings())
     assert [str(w.message) for w in record] == posterior.warnings() and len(record) == 2
 
 

@@ -180,6 +180,7 @@ class TestStart:
         assert np.allclose(posterior["a"][:, 0], np.arange(4.0), atol=1e-4)
 
 
+@quiet
 def test_when_every_transition_diverges_the_result_says_so():
     def model():
         x = yield Normal(0.0, 1.0, name="x")
@@ -352,3 +353,38 @@ def test_new_data_of_equal_shape_gives_a_new_posterior_without_tracing():
     second = infer.nuts(counted, {"n": 100, "y": (-3 + generator.normal(size=100)).astype(np.float32)})
     assert len(calls) == count
     assert abs(first["mu"].mean() - 3) < 0.5 and abs(second["mu"].mean() + 3) < 0.5
+
+
+@quiet
+def test_labels_come_along_with_data_and_wrong_ones_cost_no_run():
+    xarray = pytest.importorskip("xarray")
+    sigma = xarray.DataArray(SCHOOLS["sigma"], dims=["school"], coords={"school": list("ABCDEFGH")})
+    posterior = infer.nuts(flat_schools, {**SCHOOLS, "sigma": sigma}, dims={"theta": ["school"]}, draws=50)
+    assert "theta[C]" in str(posterior)
+    with pytest.raises(ModelError, match="(?s)school.*7.*8|8.*7"):
+        infer.nuts(flat_schools, SCHOOLS, dims={"theta": ["school"]}, coords={"school": list("ABCDEFG")})
+    with pytest.raises(ModelError, match="dims has 'thta'"):
+        infer.nuts(flat_schools, SCHOOLS, dims={"thta": ["school"]})
+
+
+STATISTICS = {
+    infer.nuts: {
+        "lp": "f", "acceptance_rate": "f", "step_size": "f", "tree_depth": "i", "n_steps": "i", "reached_max_treedepth": "b",
+        "diverging": "b", "energy": "f", "energy_error": "f", "max_energy_error": "f",
+    },
+    infer.hmc: {
+        "lp": "f", "acceptance_rate": "f", "step_size": "f", "n_steps": "i", "int_time": "f", "diverging": "b", "energy": "f",
+        "energy_error": "f",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sampler", GRADIENT, ids=lambda f: f.__name__)
+@quiet
+def test_statistics_have_the_names_shapes_and_types_of_the_schema(sampler):
+    """ArviZ's schema of 2026-08, `sample_stats`."""
+    posterior = sampler(line, LINE, draws=30)
+    assert {name: value.dtype.kind for name, value in posterior.stats.items()} == STATISTICS[sampler]
+    assert all(value.shape == (4, 30) for value in posterior.stats.values())
+    assert posterior.state["inv_metric"].shape == (4, 2)
+    assert "arXiv" in posterior.citation()
