@@ -40,7 +40,9 @@ def demo(arguments):
     try:
         path = plot(posterior, data, arguments.plot)
     except ImportError as e:
-        print(f"\nNo picture: {e.name} is not installed. Install it with: pip install 'ppl-jax[arviz]'")
+        print(
+            f"\nNo picture: {str(e.name).split('.')[0]} is not installed. Install it with: pip install 'ppl-jax[arviz]'"
+        )
     except OSError as e:
         print(
             f"\nNo picture: {arguments.plot} cannot be written: {e.strerror or e}. Name another file with --plot FILE."

@@ -49,10 +49,12 @@ def nearly(total, target, scale, n):
 
 
 def is_whole(x):
-    """Tell which entries are whole numbers; all of them where the dtype is a whole-number type."""
+    """Tell which entries are finite whole numbers; all of them where the dtype is a whole-number type."""
     if not jnp.issubdtype(x.dtype, jnp.inexact):
         return np.ones(x.shape, bool) if isinstance(x, np.ndarray | np.generic) else jnp.ones(x.shape, bool)
-    return (np.floor(x) if isinstance(x, np.ndarray | np.generic) else jnp.floor(x)) == x
+    if isinstance(x, np.ndarray | np.generic):
+        return np.isfinite(x) & (np.floor(x) == x)
+    return jnp.isfinite(x) & (jnp.floor(x) == x)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ class IntegerInterval(Support):
         return f"a whole number between {self.low} and {self.high}"
 
     def _inside(self, x, asarray):
-        good = is_whole(x) & (x - x == 0)
+        good = is_whole(x)
         good = good if self.low is None else good & (x >= asarray(self.low).astype(x.dtype))
         return good if self.high is None else good & (x <= asarray(self.high).astype(x.dtype))
 
