@@ -102,7 +102,7 @@ def hmc(
     progress: bool | None = None,
     checkpoint: str | os.PathLike | None = None,
     keep_warmup: bool = False,
-    target_accept: float = 0.8,
+    target_accept: float = 0.9,
     num_steps: int | None = None,
     step_size: float | None = None,
     metric: str = "diagonal",
