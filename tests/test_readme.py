@@ -104,6 +104,7 @@ def test_the_demo_does_without_matplotlib(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ppl.InferenceWarning")
 def test_a_saved_result_is_summarized_from_the_command_line(tmp_path):
     from ppl.__main__ import schools
     from ppl.data import eight_schools

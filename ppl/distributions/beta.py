@@ -12,7 +12,6 @@ from ppl.distributions.special import (
     log_beta,
     log_beta_kernel,
     log_betainc,
-    log_positive,
     on_support,
 )
 from ppl.random_variable import ArrayLike, RandomVariable, random_variable
@@ -21,7 +20,7 @@ from ppl.supports import positive, unit_interval
 
 def log_density(x, a, b):
     """Log density of Beta(a, b) at 0 < x < 1."""
-    return log_beta_kernel(a, b, x, 1 - x) - log_positive(x) - jnp.log1p(-x)
+    return log_beta_kernel(a, b, x, 1 - x, power=1)
 
 
 @random_variable

@@ -37,7 +37,10 @@ class Cauchy(RandomVariable):
 
     def log_prob(self, x):
         return on_support(
-            self, x, 0.0, lambda x: -log1p_square(self._standard(x)) - jnp.log(self.scale) - math.log(math.pi)
+            self,
+            x,
+            self.loc,
+            lambda x: -log1p_square(x - self.loc, self.scale) - jnp.log(self.scale) - math.log(math.pi),
         )
 
     def cdf(self, x):

@@ -28,7 +28,7 @@ class Exponential(RandomVariable):
         return jax.random.exponential(key, self.shape, draw_dtype(self)) / self.rate
 
     def log_prob(self, x):
-        return on_support(self, x, 1.0, lambda x: jnp.log(self.rate) - self.rate * x)
+        return on_support(self, x, 0.0, lambda x: jnp.log(self.rate) - self.rate * x)
 
     def cdf(self, x):
         return -jnp.expm1(self.log_survival(x))

@@ -10,7 +10,6 @@ from ppl.distributions.special import (
     keep_normal,
     log_gamma_kernel,
     log_lower_gamma,
-    log_positive,
     log_product,
     log_upper_gamma,
     on_support,
@@ -23,7 +22,8 @@ def log_density(x, concentration, rate):
     """Log density of the gamma law at x >= 0; the families made of it share this."""
     end = x == 0
     inside = jnp.where(end, 1.0, x)
-    body = log_gamma_kernel(concentration, rate * inside, log_product(rate, inside)) - log_positive(inside)
+    log_y = log_product(rate, inside)
+    body = log_gamma_kernel(concentration, rate * inside, log_y, power=1) + jnp.log(rate)
     return jnp.where(end, at_end(concentration - 1, concentration * jnp.log(rate)), body)
 
 

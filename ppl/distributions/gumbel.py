@@ -40,7 +40,7 @@ class Gumbel(RandomVariable):
             z = self._standard(x)
             return -z - jnp.exp(-z) - jnp.log(self.scale)
 
-        return on_support(self, x, 0.0, log_density)
+        return on_support(self, x, self.loc, log_density)
 
     def cdf(self, x):
         return jnp.exp(self.log_cdf(x))

@@ -31,7 +31,7 @@ class HalfCauchy(RandomVariable):
 
     def log_prob(self, x):
         return on_support(
-            self, x, 1.0, lambda x: -log1p_square(x / self.scale) - jnp.log(self.scale) - math.log(math.pi / 2)
+            self, x, self.scale, lambda x: -log1p_square(x, self.scale) - jnp.log(self.scale) - math.log(math.pi / 2)
         )
 
     def _standard(self, x):

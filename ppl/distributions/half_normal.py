@@ -34,7 +34,10 @@ class HalfNormal(RandomVariable):
 
     def log_prob(self, x):
         return on_support(
-            self, x, 1.0, lambda x: -0.5 * jnp.square(x / self.scale) - jnp.log(self.scale) - LOG_SQRT_2_PI + LOG_2
+            self,
+            x,
+            self.scale,
+            lambda x: -0.5 * jnp.square(x / self.scale) - jnp.log(self.scale) - LOG_SQRT_2_PI + LOG_2,
         )
 
     def _standard(self, x):

@@ -35,7 +35,7 @@ class HalfStudentT(RandomVariable):
         return keep_normal(self.scale * jnp.abs(standard_draw(key, self.df, self.shape)))
 
     def log_prob(self, x):
-        return on_support(self, x, 1.0, lambda x: LOG_2 + log_density(x / self.scale, self.df) - jnp.log(self.scale))
+        return on_support(self, x, self.scale, lambda x: LOG_2 + log_density(x, self.df, self.scale))
 
     def cdf(self, x):
         return -jnp.expm1(self.log_survival(x))

@@ -9,7 +9,6 @@ from ppl.distributions.special import (
     keep_normal,
     log_gamma_kernel,
     log_lower_gamma,
-    log_positive,
     log_ratio,
     log_upper_gamma,
 )
@@ -46,7 +45,7 @@ class InverseGamma(RandomVariable):
         inside = (x > 0) & (x < jnp.inf) & (x * (0.25 * float(jnp.finfo(x.dtype).max)) > self.rate)
         x = jnp.where(inside, x, self.rate)
         log_y = log_ratio(self.rate, x)
-        log_density = log_gamma_kernel(self.concentration, self.rate / x, log_y) - log_positive(x)
+        log_density = log_gamma_kernel(self.concentration, self.rate / x, log_y, power=-1) - jnp.log(self.rate)
         return jnp.where(inside, log_density, -jnp.inf)
 
     def _inverse(self, x):

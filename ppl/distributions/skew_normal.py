@@ -51,7 +51,7 @@ class SkewNormal(RandomVariable):
             z = self._standard(x)
             return LOG_2 - 0.5 * jnp.square(z) - LOG_SQRT_2_PI - jnp.log(self.scale) + log_ndtr(self.skewness * z)
 
-        return on_support(self, x, 0.0, log_prob)
+        return on_support(self, x, self.loc, log_prob)
 
     def cdf(self, x):
         z = self._standard(x)

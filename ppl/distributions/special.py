@@ -63,22 +63,34 @@ def log_positive(x):
     return jnp.log(jnp.maximum(x, jnp.finfo(x.dtype).tiny))
 
 
+@jax.custom_jvp
 def log_ratio(x, y):
     """log(x / y) for positive x, y: in one rounding where the ratio is a normal number, finite where it is not."""
     ratio = x / y
     limits = jnp.finfo(ratio.dtype)
     normal = (ratio > limits.tiny) & (ratio < limits.max)
-    # The ratio's derivative overflows where the ratio does, so it must not be computed there.
-    safe = jnp.where(normal, x, 1.0) / jnp.where(normal, y, 1.0)
-    return jnp.where(normal, jnp.log(safe), log_positive(x) - log_positive(y))
+    return jnp.where(normal, jnp.log(ratio), log_positive(x) - log_positive(y))
 
 
+@log_ratio.defjvp
+def _log_ratio_jvp(primals, tangents):
+    (x, y), (dx, dy) = primals, tangents
+    return log_ratio(x, y), dx / x - dy / y
+
+
+@jax.custom_jvp
 def log_product(x, y):
     """log(x * y) for positive x, y: in one rounding where the product is a normal number, finite where it is not."""
     product = x * y
     limits = jnp.finfo(product.dtype)
     normal = (product > limits.tiny) & (product < limits.max)
-    return jnp.where(normal, jnp.log(jnp.where(normal, product, 1.0)), log_positive(x) + log_positive(y))
+    return jnp.where(normal, jnp.log(product), log_positive(x) + log_positive(y))
+
+
+@log_product.defjvp
+def _log_product_jvp(primals, tangents):
+    (x, y), (dx, dy) = primals, tangents
+    return log_product(x, y), dx / x + dy / y
 
 
 def log1mexp(x):
@@ -88,10 +100,12 @@ def log1mexp(x):
     return jnp.where(small, near, jnp.log1p(-jnp.exp(-jnp.where(small, 1.0, x))))
 
 
-def log1p_square(z):
-    """log(1 + z^2) for finite z, also where z^2 overflows."""
-    far = jnp.abs(z) > 1 / jnp.finfo(z.dtype).eps
-    return jnp.where(far, 2 * jnp.log(jnp.where(far, jnp.abs(z), 1.0)), jnp.log1p(jnp.square(jnp.where(far, 0.0, z))))
+def log1p_square(x, y):
+    """log(1 + (x / y)^2) for finite x and positive y, also where the ratio or its square overflows."""
+    size = jnp.abs(x)
+    far = size > y / jnp.finfo(size.dtype).eps
+    tail = 2 * (jnp.log(jnp.where(far, size, 1.0)) - jnp.log(y))
+    return jnp.where(far, tail, jnp.log1p(jnp.square(jnp.where(far, 0.0, x) / y)))
 
 
 @jax.custom_jvp
@@ -144,34 +158,35 @@ def log_beta(a, b):
     return smooth + small * jnp.log(small / n) - large * jnp.log1p(small / large)
 
 
-def _deviance(c, difference, log_ratio_of_y):
-    """c log(c / y) + y - c, given y - c and log(y / c); the second serves where y is far from c."""
+def _deviance(c, difference, log_ratio_of_y, power):
+    """c log(c / y) + y - c + power log(y / c), given y - c and log(y / c)."""
     d = difference / c
     near = (d > -0.35) & (d < 0.5)
     r = jnp.where(near, d / (2 + jnp.where(near, d, 0.0)), 0.0)  # log(1 + d) = 2 atanh(r)
     square = jnp.square(r)
     series = _series([1 / (2 * k + 3) for k in range(11)], square)
-    return jnp.where(near, r * (difference - 2 * c * square * series), difference - c * log_ratio_of_y)
+    close = r * (difference - 2 * c * square * series) + power * log_ratio_of_y
+    return jnp.where(near, close, difference - (c - power) * log_ratio_of_y)
 
 
-def log_gamma_kernel(c, y, log_y):
-    """c log y - y - log Gamma(c), for c, y > 0, given y and log y; no large terms cancel when c is large."""
-    far = log_y - jnp.log(c)
-    return 0.5 * jnp.log(c) - LOG_SQRT_2_PI - stirling_remainder(c) - _deviance(c, y - c, far)
+def log_gamma_kernel(c, y, log_y, power=0):
+    """(c - power) log y - y - log Gamma(c), for c, y > 0, given y and log y; no large terms cancel."""
+    log_c = jnp.log(c)
+    smooth = (0.5 - power) * log_c - LOG_SQRT_2_PI - stirling_remainder(c)
+    return smooth - _deviance(c, y - c, log_y - log_c, power)
 
 
-def log_beta_kernel(a, b, x, y):
-    """log of x^a y^b / B(a, b), for a, b, x, y > 0 and x + y = 1; no large terms cancel when a and b are large."""
+def log_beta_kernel(a, b, x, y, power=0):
+    """log of x^(a - power) y^(b - power) / B(a, b), for a, b, x, y > 0 and x + y = 1; no large terms cancel."""
     n = a + b
     low = x < 0.5
     log_x = jnp.where(low, log_positive(x), jnp.log1p(-jnp.where(low, 0.0, y)))
     log_y = jnp.where(low, jnp.log1p(-jnp.where(low, x, 0.0)), log_positive(y))
-    excess = jnp.where(low, n * x - a, b - n * y)  # of the mean count n x over a
-    ratio = jnp.log(a / n)
-    smooth = 0.5 * (ratio + jnp.log(b)) - LOG_SQRT_2_PI
+    excess = jnp.where(low, n * x - a, b - n * y)  # of n x over a
+    log_a, log_b = jnp.log(a / n), jnp.log(b / n)
+    smooth = 0.5 * (log_a + jnp.log(b)) - power * (log_a + log_b) - LOG_SQRT_2_PI
     smooth = smooth + stirling_remainder(n) - stirling_remainder(a) - stirling_remainder(b)
-    one, zero = _deviance(a, excess, log_x - ratio), _deviance(b, -excess, log_y - jnp.log(b / n))
-    return smooth - one - zero
+    return smooth - _deviance(a, excess, log_x - log_a, power) - _deviance(b, -excess, log_y - log_b, power)
 
 
 @jax.custom_jvp

@@ -20,9 +20,14 @@ from ppl.random_variable import ArrayLike, RandomVariable, random_variable
 from ppl.supports import positive, real
 
 
-def log_density(z, df):
-    """Log density of the standard t law at finite z; its constant goes to the normal's as -1 / (4 df)."""
-    return log_gamma_half_step(0.5 * df) - LOG_SQRT_2_PI - 0.5 * (df + 1) * log1p_square(z / jnp.sqrt(df))
+def log_density(distance, df, scale):
+    """Log density of the t law at a finite distance from its center; the constant goes to the normal's as -1 / (4 df)."""
+    return (
+        log_gamma_half_step(0.5 * df)
+        - LOG_SQRT_2_PI
+        - 0.5 * (df + 1) * log1p_square(distance, scale * jnp.sqrt(df))
+        - jnp.log(scale)
+    )
 
 
 def log_upper_mass(z, df):
@@ -78,7 +83,7 @@ class StudentT(RandomVariable):
         return (as_float(x) - self.loc) / self.scale
 
     def log_prob(self, x):
-        return on_support(self, x, 0.0, lambda x: log_density(self._standard(x), self.df) - jnp.log(self.scale))
+        return on_support(self, x, self.loc, lambda x: log_density(x - self.loc, self.df, self.scale))
 
     def cdf(self, x):
         return jnp.exp(self.log_cdf(x))

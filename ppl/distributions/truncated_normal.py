@@ -173,10 +173,13 @@ def _tail_icdf(q, a, width):
     root = jnp.sqrt(jnp.square(a) + 2 * hazard)
     positive_a = jnp.maximum(a, 0.0)
     t = jnp.where(a > 0, 2 * hazard / jnp.maximum(positive_a + root, jnp.finfo(q.dtype).tiny), root - a)
-    for _ in range(8):
-        excess = t * (a + 0.5 * t) + log_mills(a) - log_mills(a + t) - hazard
-        t = jnp.maximum(t - excess / (a + t + mills_excess(a + t)), 0.0)
-    return t
+    target = log_mills(a) - hazard
+
+    def improve(_, t):
+        excess = t * (a + 0.5 * t) - log_mills(a + t) + target
+        return jnp.maximum(t - excess / (a + t + mills_excess(a + t)), 0.0)
+
+    return jax.lax.fori_loop(0, 8, improve, t)
 
 
 def _center_icdf(q, a, width):

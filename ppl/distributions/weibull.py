@@ -51,7 +51,7 @@ class Weibull(RandomVariable):
             body = constant + (k - 1) * log_z - jnp.exp(k * log_z)
             return jnp.where(x == 0, at_end(k - 1, constant), body)
 
-        return on_support(self, x, 1.0, log_prob)
+        return on_support(self, x, self.scale, log_prob)
 
     def cdf(self, x):
         return -jnp.expm1(self.log_survival(x))

@@ -30,7 +30,7 @@ def concerns(posterior, summary):
     stuck = _stuck(posterior)
     slowest = _slowest(summary)
     sentences = [_divergences(posterior), stuck, _not_finite(posterior)]
-    sentences += [] if stuck else [_r_hat(posterior, summary), _ess(posterior, summary)]
+    sentences += [_r_hat(posterior, summary), None if stuck else _ess(posterior, summary)]
     sentences += [_saturation(posterior, slowest), _ebfmi(posterior, slowest)]
     return [sentence for sentence in sentences if sentence]
 

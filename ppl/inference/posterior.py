@@ -21,7 +21,8 @@ from ppl.errors import ModelError, listed, suggest
 from ppl.inference import concerns, labels
 from ppl.inference.summary import Summary, page, summarize_draws
 
-QUICK = 2**22  # numbers that a printed result reads at most; `summary()` reads all
+QUICK = 2**22  # numbers that a printed result reads at most, and
+LONG = 2**18  # of one element; `summary()` reads all
 
 
 PAPERS = {
@@ -172,10 +173,20 @@ class Posterior(Mapping):
         draws = {name: self[name] for name in names or self.draws if name not in moments}
         return summarize_draws(draws, self.dims, self.coords, most, moments)
 
+    @property
+    def _stride(self):
+        """How many draws a printed result goes on by: 1 unless there are very many."""
+        return -(-self.chains * self.num_draws // LONG)
+
     @functools.cached_property
     def _overview(self):
-        size = max(1, self.chains * self.num_draws * len(self.draws))
-        return self.summary(most=max(20, QUICK // size)) if self.num_draws else Summary((), {}, {}, {})
+        if not self.num_draws:
+            return Summary((), {}, {}, {})
+        every = self._stride
+        size = max(1, self.chains * (self.num_draws // every) * len(self.draws))
+        moments = {n: m for n, m in self.moments.items() if n not in self.draws}
+        draws = {name: values[:, ::every] for name, values in self.draws.items()}
+        return summarize_draws(draws, self.dims, self.coords, max(20, QUICK // size), moments)
 
     def warnings(self):
         """Sentences on what is wrong with the draws and what to try; an empty list for a healthy run."""
@@ -200,6 +211,8 @@ class Posterior(Mapping):
 
     def __repr__(self):
         lines = [self.header, "", str(self._overview)]
+        if self._stride > 1:
+            lines += ["", f"Every {self._stride}th draw was read for this table; summary() reads all."]
         lines += ["", *(f"Warning: {sentence}" for sentence in self.warnings())] if self.warnings() else []
         return "\n".join(lines)
 

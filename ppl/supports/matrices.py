@@ -59,7 +59,8 @@ class CorrCholesky(Matrix):
         weights = np.asarray(1 + (rows - 1 - columns) / 2, u.dtype).reshape((1,) * (u.ndim - 1) + u.shape[-1:])
         log_volume = jnp.sum(log_rest * weights, -1)
         log_rest = _lower(log_rest, n, -1)
-        length = bounded_exp((jnp.cumsum(log_rest, -1) - log_rest) / 2)  # of the rest of the row, before each entry
+        before = jnp.concatenate([jnp.zeros_like(log_rest[..., :1]), jnp.cumsum(log_rest, -1)[..., :-1]], -1)
+        length = bounded_exp(before / 2)  # of the rest of the row, from each entry on
         return _lower(jnp.tanh(u), n, -1) * length + _diagonal_matrix(jnp.diagonal(length, 0, -2, -1)), log_volume
 
     def free(self, x):

@@ -45,16 +45,12 @@ def grid(row, parameters):
     with np.errstate(all="ignore"):
         quantiles = np.asarray(row.twin(*parameters).ppf(np.array(QUANTILES)), float)
     points = [*quantiles, *row.points(*parameters), np.inf, -np.inf, 1e30, -1e30, 0.0, 1e-30]
-    for end in row.ends(*parameters):
+    for end, inwards in zip(row.ends(*parameters), (1, -1), strict=True):
         if mp.isfinite(end):
-            end = np.float32(float(end))
-            points += [
-                end,
-                np.nextafter(end, np.float32(np.inf)),
-                np.nextafter(end, -np.float32(np.inf)),
-                end - 1,
-                end + 1,
-            ]
+            near = np.float32(float(end))
+            points += [near + inwards, near - inwards, near + inwards * 2e-6 * (1 + abs(near))]
+            if mp.mpf(float(near)) == end:  # the ends of the circle are no floats
+                points += [near, np.nextafter(near, np.float32(np.inf)), np.nextafter(near, -np.float32(np.inf))]
     with np.errstate(over="ignore"):
         points = np.asarray(points, np.float32)
     return np.where(np.isnan(points) | (abs(points) < np.finfo(np.float32).tiny), 0, points).astype(np.float32)
@@ -64,7 +60,7 @@ def grid(row, parameters):
 def truth(name):
     """Return `(inputs, log density, gradients)`: inputs `[1 + parameter, case, point]` are float32 numbers.
 
-    Gradients `[1 + parameter, case, point]`, by value and by each parameter, are nan where the law has none.
+    Gradients `[1 + parameter, case, point]`, by value and by each parameter, are nan where the law has none (at a kink, and outside).
     """
     row = named(name)
     cases = [tuple(float(np.float32(p)) for p in case) for case in row.cases + row.extreme]
@@ -90,11 +86,12 @@ def truth(name):
 def exact_gradient(row, low, high, *inputs):
     """Central differences with 100 digits: exact to about 1e-30."""
     room = min(abs(inputs[0] - end) for end in (low, high))
-    gradient = []
+    center, gradient = row.density(*inputs), []
     for i, v in enumerate(inputs):
         step = mp.mpf(10) ** -35 * min(abs(v) if v else 1, room)
-        up, down = ([*inputs[:i], v + s, *inputs[i + 1 :]] for s in (step, -step))
-        gradient.append(float((row.density(*up) - row.density(*down)) / (2 * step)))
+        up, down = (row.density(*inputs[:i], v + s, *inputs[i + 1 :]) for s in (step, -step))
+        kink = abs(up + down - 2 * center) > mp.mpf(10) ** -10 * abs(up - down) + mp.mpf(10) ** -70
+        gradient.append(float("nan") if kink else float((up - down) / (2 * step)))
     return gradient
 
 
