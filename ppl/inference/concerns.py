@@ -103,8 +103,9 @@ def _r_hat(posterior, summary):
     if not bad.any():
         return None
     worst = int(np.argmax(np.where(bad, r_hat, 0.0)))
+    size = f"{r_hat[worst]:.3f}" if r_hat[worst] < 1000 else "over 1000"
     return (
-        f"R-hat of {summary.label(worst)!r} is {r_hat[worst]:.3f}, above {LARGEST_R_HAT}{_others(bad)}: the chains do "
+        f"R-hat of {summary.label(worst)!r} is {size}, above {LARGEST_R_HAT}{_others(bad)}: the chains do "
         "not agree yet; give more warmup= and draws=, or try ppl.noncentered on variables that depend on it."
     )
 
