@@ -77,7 +77,9 @@ def compare(summary, names, reference):
         if np.shape(own["mean"]) != tuple(known["shape"]):
             raise ValueError(f"{parameter} has shape {known['shape']} in the reference, {np.shape(own['mean'])} here")
         for moment, own_error, known_error in (("mean", "mcse_mean", "mcse"), ("sd", "mcse_sd", "mcse_sd")):
-            columns[moment].append([np.ravel(x) for x in (own[moment], known[moment], own[own_error], known[known_error])])
+            columns[moment].append(
+                [np.ravel(x) for x in (own[moment], known[moment], own[own_error], known[known_error])]
+            )
         rows += [f"{parameter}{list(i) if i else ''}" for i in np.ndindex(*known["shape"])]
     own, known, own_error, known_error = np.concatenate(
         [np.concatenate(columns[moment], axis=1) for moment in columns], axis=1
@@ -148,7 +150,9 @@ def main():
             print("  ".join([name.ljust(width), sampler.ljust(4), *cells, worst]), flush=True)
     z = np.abs(z)
     chance = 2 * scipy.stats.norm.sf(4) * len(z)
-    print(f"\n{len(z)} numbers compared: {(z > 2).mean():.1%} beyond 2, {(z > 4).sum()} beyond 4 (by chance {chance:.2g})")
+    print(
+        f"\n{len(z)} numbers compared: {(z > 2).mean():.1%} beyond 2, {(z > 4).sum()} beyond 4 (by chance {chance:.2g})"
+    )
     if len(samplers) == 2:
         ratio = math.exp(np.mean(np.log(np.divide(efficiency["hmc"], efficiency["nuts"]))))
         print(f"effective draws per gradient, hmc over nuts, geometric mean: {ratio:.2f}")

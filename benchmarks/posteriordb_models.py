@@ -331,7 +331,10 @@ def _kids(*predictors):
 
 
 def _log_earnings(*predictors):
-    return lambda d: {"X": columns(*(product(*(d[n] for n in p.split("*"))) for p in predictors)), "y": np.log(d["earn"])}
+    return lambda d: {
+        "X": columns(*(product(*(d[n] for n in p.split("*"))) for p in predictors)),
+        "y": np.log(d["earn"]),
+    }
 
 
 def _kids_two_sd(d):
@@ -400,12 +403,18 @@ POSTERIORS = {
     "arK-arK": Posterior(autoregression, _lags),
     "bball_drive_event_0-hmm_drive_0": Posterior(
         drives,
-        lambda d: {"speed": np.asarray(d["u"]), "distance": np.asarray(d["v"]), "concentration": np.asarray(d["alpha"], float)},
+        lambda d: {
+            "speed": np.asarray(d["u"]),
+            "distance": np.asarray(d["v"]),
+            "concentration": np.asarray(d["alpha"], float),
+        },
         {"lambda": "rate"},
     ),
     "dogs-dogs": Posterior(dogs, _dogs),
     "earnings-earn_height": Posterior(
-        linear, lambda d: {"X": columns(d["height"]), "y": d["earn"]}, difficulty="scales from 1e2 to 1e4, correlation 0.999"
+        linear,
+        lambda d: {"X": columns(d["height"]), "y": d["earn"]},
+        difficulty="scales from 1e2 to 1e4, correlation 0.999",
     ),
     "earnings-logearn_height": Posterior(linear, _log_earnings("height"), difficulty="correlation 0.999"),
     "earnings-logearn_interaction": Posterior(
@@ -442,7 +451,9 @@ POSTERIORS = {
     ),
     "nes1980-nes": Posterior(linear, _party),
     "nes2000-nes": Posterior(linear, _party),
-    "nes_logit_data-nes_logit_model": Posterior(vote, lambda d: {"income": np.asarray(d["income"], float), "vote": d["vote"]}),
+    "nes_logit_data-nes_logit_model": Posterior(
+        vote, lambda d: {"income": np.asarray(d["income"], float), "vote": d["vote"]}
+    ),
     "radon_mn-radon_hierarchical_intercept_noncentered": Posterior(ppl.noncentered(radon, "alpha"), _radon),
     "rats_data-rats_model": Posterior(rats, _rats),
     "sblri-blr": Posterior(linear_normal, lambda d: {"X": np.asarray(d["X"]), "y": d["y"]}),

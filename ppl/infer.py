@@ -1,6 +1,7 @@
 """Inference: `infer.hmc(model, data)` and its kin.
 
-Samplers and what follows from their draws. The kernels that samplers are made of are modules of their own, to be driven by
+Samplers and what follows from their draws. The kernels that samplers are made of are modules of their own, to be
+driven by
 hand: `ppl.inference.nuts`, `ppl.inference.hmc`, `ppl.inference.metropolis`.
 """
 

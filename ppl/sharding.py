@@ -20,7 +20,9 @@ def place(value, spec, label):
     if spec is None:
         return value
     if not isinstance(spec, NamedSharding | PartitionSpec):
-        raise ModelError(f"{label}: a sharding is a jax.sharding.PartitionSpec or NamedSharding, not {type(spec).__name__}")
+        raise ModelError(
+            f"{label}: a sharding is a jax.sharding.PartitionSpec or NamedSharding, not {type(spec).__name__}"
+        )
     mesh = spec.mesh if isinstance(spec, NamedSharding) else jax.sharding.get_abstract_mesh()
     partition = spec.spec if isinstance(spec, NamedSharding) else spec
     if not mesh.axis_names:
@@ -31,7 +33,9 @@ def place(value, spec, label):
         count = 1
         for name in (names,) if isinstance(names, str) else names or ():
             if name not in mesh.axis_names:
-                raise ModelError(f"{label}: sharding {partition} names the axis {name!r}; the mesh has {mesh.axis_names}")
+                raise ModelError(
+                    f"{label}: sharding {partition} names the axis {name!r}; the mesh has {mesh.axis_names}"
+                )
             count *= mesh.shape[name]
         length = value.shape[axis]
         if length % count:

@@ -46,8 +46,15 @@ def test_another_process_has_the_same_draws():
     script += "x = ppl.infer.nuts(line, LINE, draws=50, seed=11, progress=False)['a']\n"
     script += "print(hashlib.sha256(x.tobytes()).hexdigest())"
     here = os.path.dirname(__file__)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(here), here]), "PYTHONWARNINGS": "ignore"}
-    runs = [subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True) for _ in range(2)]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([os.path.dirname(here), here]),
+        "PYTHONWARNINGS": "ignore",
+    }
+    runs = [
+        subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+        for _ in range(2)
+    ]
     assert runs[0].stdout == runs[1].stdout and len(runs[0].stdout.strip()) == 64
 
 

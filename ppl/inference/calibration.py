@@ -1,7 +1,8 @@
 """Simulation-based calibration: does a sampler find the posteriors of data that the model itself made?
 
-Draw parameters from the prior and data given them; sample the posterior of these data; note the rank of the parameter among its
-draws. If model, density and sampler are right, ranks are uniform. Reference: Talts et al. (2018), arXiv 1804.06788.
+Draw parameters from the prior and data given them; sample the posterior of these data; note the rank of the parameter
+among its draws. If model, density and sampler are right, ranks are uniform. Reference: Talts et al. (2018), arXiv
+1804.06788.
 """
 
 import dataclasses
@@ -44,8 +45,14 @@ class Calibration:
         lines = [f"{count} simulations, ranks among {self.draws} draws", ""]
         width = max(map(len, self.ranks))
         for name, p in self.p_values.items():
-            lines.append(f"{name:<{width}}  p = {np.min(p):.2g}" + (f" (smallest of {np.size(p)})" if np.size(p) > 1 else ""))
-        verdict = "ranks look uniform" if self.smallest > 1e-4 else "ranks are not uniform: the sampler, the density or the model is wrong"
+            lines.append(
+                f"{name:<{width}}  p = {np.min(p):.2g}" + (f" (smallest of {np.size(p)})" if np.size(p) > 1 else "")
+            )
+        verdict = (
+            "ranks look uniform"
+            if self.smallest > 1e-4
+            else "ranks are not uniform: the sampler, the density or the model is wrong"
+        )
         return "\n".join([*lines, "", f"{verdict} (p = {self.smallest:.2g} after correction)"])
 
 
@@ -87,7 +94,14 @@ def calibrate(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InferenceWarning)
             posterior = sampler(
-                model, {**(data or {}), **made}, chains=1, draws=draws, thin=thin, seed=word * 1_000_003 + i + 1, progress=False, **options
+                model,
+                {**(data or {}), **made},
+                chains=1,
+                draws=draws,
+                thin=thin,
+                seed=word * 1_000_003 + i + 1,
+                progress=False,
+                **options,
             )
         for name in posterior:
             if name in truth:

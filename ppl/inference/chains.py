@@ -1,9 +1,9 @@
 """The driver: one loop for every sampler.
 
-It binds the model to its data, compiles one program for warm-up and draws (`chunk`), and runs chains in chunks of some 75
-milliseconds. Between chunks Python has the control: that is what progress, Ctrl-C, checkpoints and time limits rest on, and
-no callback is needed inside compiled code. On a CPU chains run in parallel threads (compiled code runs without Python's
-lock), any number of chains in turn; elsewhere they run batched.
+It binds the model to its data, compiles one program for warm-up and draws (`chunk`), and runs chains in chunks of
+some 75 milliseconds. Between chunks Python has the control: that is what progress, Ctrl-C, checkpoints and time
+limits rest on, and no callback is needed inside compiled code. On a CPU chains run in parallel threads (compiled code
+runs without Python's lock), any number of chains in turn; elsewhere they run batched.
 
 Draws depend on the seed, the chain and the number of the draw alone: not on chunks, threads, progress or checkpoints.
 """
@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from ppl.inference import cache, chunk
-from ppl.inference.start import Layout, no_start, seed_words, starts
+from ppl.inference.start import starts
 from ppl.tracing.handle import model_name
 
 CHUNK_SECONDS = 0.075
@@ -95,8 +95,8 @@ def workers():
 def block_size(job):
     """Return how many chains one call moves in lockstep, or None for one chain without a batch axis.
 
-    Chains of a sampler whose trajectories differ in length would wait for each other in lockstep, so on a CPU they run one by
-    one; Metropolis steps all cost the same.
+    Chains of a sampler whose trajectories differ in length would wait for each other in lockstep, so on a CPU they
+    run one by one; Metropolis steps all cost the same.
     """
     if jax.default_backend() != "cpu":
         return job.chains
@@ -264,7 +264,9 @@ def run(chains, arrays, progress, save=None):
     """
     began = saved = time.perf_counter()
     interrupted, compile_seconds, due = False, 0.0, save is not None
-    pool = concurrent.futures.ThreadPoolExecutor(max_workers=min(workers(), len(chains)), thread_name_prefix="ppl-chain")
+    pool = concurrent.futures.ThreadPoolExecutor(
+        max_workers=min(workers(), len(chains)), thread_name_prefix="ppl-chain"
+    )
     try:
         with cache.healing():
             if not any(c.done for c in chains):
@@ -277,7 +279,7 @@ def run(chains, arrays, progress, save=None):
                     chain = running.pop(future)
                     future.result()
                     _report(progress, chain)
-                    if not (chain.finished or chain.failed or due):
+                    if not (chain.finished or due or any(c.failed for c in chains)):
                         running[pool.submit(chain.advance, arrays)] = chain
                 if due and not running:
                     save()

@@ -1,8 +1,9 @@
 """Checkpoints: a run that can be stopped at any time and goes on as if it had not been.
 
-A checkpoint holds the state of every chain (position, step size, metric, keys, counters) and the draws so far: arrays and
-JSON in numpy's format, no pickle, with a checksum. It is written under a new name and renamed, so that a kill leaves the old one or the
-new one. A checkpoint of another model, other data or other settings is refused, naming what differs.
+A checkpoint holds the state of every chain (position, step size, metric, keys, counters) and the draws so far: arrays
+and JSON in numpy's format, no pickle, with a checksum. It is written under a new name and renamed, so that a kill
+leaves the old one or the new one. A checkpoint of another model, other data or other settings is refused, naming what
+differs.
 """
 
 import hashlib
@@ -66,11 +67,21 @@ class Checkpoint:
                 arrays[f"moments|{chain.first}|{name}|square"] = square
                 arrays[f"moments|{chain.first}|{name}|count"] = np.asarray(count)
             counts.append([chain.done, chain.kept, chain.kept_warmup])
-            arrays[f"told|{chain.first}"] = np.stack([chain.divergences.astype(float), chain.gradients, chain.phase.astype(float)])
+            arrays[f"told|{chain.first}"] = np.stack(
+                [chain.divergences.astype(float), chain.gradients, chain.phase.astype(float)]
+            )
         arrays |= {f"state|{name}": value for name, value in flat_states(chains).items()}
         buffer = io.BytesIO()
         np.savez(buffer, **{f"a{i}": value for i, value in enumerate(arrays.values())})
-        head = json.dumps({"format": FORMAT, "identity": self.identity, "counts": counts, "names": list(arrays), "moments": list(chains[0].moments)}).encode()
+        head = json.dumps(
+            {
+                "format": FORMAT,
+                "identity": self.identity,
+                "counts": counts,
+                "names": list(arrays),
+                "moments": list(chains[0].moments),
+            }
+        ).encode()
         body = buffer.getvalue()
         _write(self.path, MAGIC + b"%d %d %d\n" % (len(head), len(body), zlib.crc32(head + body)) + head + body)
 
@@ -82,7 +93,11 @@ class Checkpoint:
         mine = json.loads(json.dumps(self.identity))
         for name, value in mine.items():
             if head["identity"].get(name) != value:
-                what = {"program": "the log density", "data": "the numbers in data", "variables": "the random variables"}.get(name, name)
+                what = {
+                    "program": "the log density",
+                    "data": "the numbers in data",
+                    "variables": "the random variables",
+                }.get(name, name)
                 told = "" if name in ("program", "data") else f": {head['identity'].get(name)} there, {value} here"
                 raise ModelError(
                     f"the checkpoint {self.path} is of another run: {what} differ{'s' if what == name else ''}{told}. "
@@ -150,6 +165,8 @@ def _read(path):
         raise refuse
     head = json.loads(rest[:head_size])
     if head["format"] > FORMAT:
-        raise FormatError(f"{path} has checkpoint format {head['format']}; this version of ppl reads up to {FORMAT}: update ppl")
+        raise FormatError(
+            f"{path} has checkpoint format {head['format']}; this version of ppl reads up to {FORMAT}: update ppl"
+        )
     with np.load(io.BytesIO(rest[head_size:])) as arrays:
         return head, {name: arrays[f"a{i}"] for i, name in enumerate(head["names"])}

@@ -29,7 +29,8 @@ PAPERS = {
     "nuts": (
         "Hoffman, Gelman (2014). The No-U-Turn Sampler. JMLR 15, 1593-1623.",
         "Betancourt (2017). A conceptual introduction to Hamiltonian Monte Carlo. arXiv 1701.02434.",
-        "Seyboldt, Carlson, Carpenter (2026). Preconditioning Hamiltonian Monte Carlo by minimizing Fisher divergence. arXiv 2603.18845.",
+        "Seyboldt, Carlson, Carpenter (2026). Preconditioning Hamiltonian Monte Carlo by minimizing "
+        "Fisher divergence. arXiv 2603.18845.",
     ),
     "hmc": (
         "Neal (2011). MCMC using Hamiltonian dynamics. Handbook of Markov Chain Monte Carlo, chapter 5.",
@@ -39,7 +40,10 @@ PAPERS = {
         "Metropolis, Rosenbluth, Rosenbluth, Teller, Teller (1953). J. Chem. Phys. 21, 1087-1092.",
         "Roberts, Gelman, Gilks (1997). Ann. Appl. Probab. 7, 110-120.",
     ),
-    "diagnostics": ("Vehtari, Gelman, Simpson, Carpenter, Buerkner (2021). Rank-normalization, folding, and localization. Bayesian Analysis 16(2).",),
+    "diagnostics": (
+        "Vehtari, Gelman, Simpson, Carpenter, Buerkner (2021). Rank-normalization, folding, and localization. "
+        "Bayesian Analysis 16(2).",
+    ),
 }
 
 
@@ -253,4 +257,3 @@ class Posterior(Mapping):
         from ppl.inference.arviz import plot
 
         return plot(self, kind, **options)
-

@@ -66,9 +66,9 @@ def predict(
     Args:
       model: a generator function; the fitted one, or one whose latent variables have the same names.
       posterior: what a sampler returned, or a mapping from names to arrays [chain, draw, ...].
-      data: the model's arguments, perhaps other ones than it was fitted to. Observed variables are always drawn anew, so
-        whether they stand in `data` makes no difference, with one exception: inside a loop that is longer than the value
-        given, the first steps are as given and the rest is drawn (a forecast).
+      data: the model's arguments, perhaps other ones than it was fitted to. Observed variables are always drawn anew,
+        so whether they stand in `data` makes no difference, with one exception: inside a loop that is longer than the
+        value given, the first steps are as given and the rest is drawn (a forecast).
       seed: an int or a jax key.
       batch: how many draws are made at once; by default as many as fit into 64 MB.
 
@@ -81,7 +81,9 @@ def predict(
     _all_kept(posterior, bound)
     fresh = [n for n in bound.structure.families if n not in given and n not in bound.structure.derived]
     if not fresh:
-        raise ModelError(f"nothing is left to draw: the posterior has every variable of `{model_name(model)}` ({listed(given)})")
+        raise ModelError(
+            f"nothing is left to draw: the posterior has every variable of `{model_name(model)}` ({listed(given)})"
+        )
 
     def one(key, values, arrays):
         _, sites = bound.structure.run(arrays, key=key, values=values, density=False)
@@ -146,7 +148,9 @@ def log_likelihood(
         )
     lost = [n for n in bound.structure.latents if n not in draws]
     if lost:
-        raise ModelError(f"the posterior has no draws of {lost[0]!r}, on which the likelihood depends: keep it when sampling")
+        raise ModelError(
+            f"the posterior has no draws of {lost[0]!r}, on which the likelihood depends: keep it when sampling"
+        )
     given = {n: draws[n] for n in bound.structure.latents}
 
     def one(key, values, arrays):
@@ -170,7 +174,9 @@ def _forecast(model, data):
         return arguments
     families = bind(model, arguments).structure.latents
     short = {
-        n: v for n, v in others.items() if n in families and np.ndim(v) and "/" in n and np.shape(v)[0] < (families[n].shape or (0,))[0]
+        n: v
+        for n, v in others.items()
+        if n in families and np.ndim(v) and "/" in n and np.shape(v)[0] < (families[n].shape or (0,))[0]
     }
     unknown = {n: v for n, v in others.items() if n not in bind(model, arguments).structure.families}
     return {**arguments, **short, **unknown}  # unknown names are refused by `bind`
@@ -236,7 +242,12 @@ def _result(algorithm, model, draws, seed, began):
     return Posterior(
         draws=draws,
         stats={},
-        settings={"algorithm": algorithm, "model": model_name(model), "chains": first.shape[0], "draws": first.shape[1]},
+        settings={
+            "algorithm": algorithm,
+            "model": model_name(model),
+            "chains": first.shape[0],
+            "draws": first.shape[1],
+        },
         timings={"total": time.perf_counter() - began},
         seed=[int(w) for w in seed_words(seed)],
         versions=versions(),

@@ -1,4 +1,7 @@
-"""The samplers as users call them: `hmc`, `nuts`, `metropolis`. Each describes a `chains.Job`, runs it and returns a `Posterior`."""
+"""The samplers as users call them: `hmc`, `nuts`, `metropolis`.
+
+Each describes a `chains.Job`, runs it and returns a `Posterior`.
+"""
 
 import os
 import time
@@ -17,28 +20,6 @@ from ppl.inference.start import Layout, no_start, seed_words
 from ppl.tracing.bind import Bound, bind
 from ppl.tracing.handle import model_name
 from ppl.version import versions
-
-COMMON = """
-    Args:
-      model: a generator function that yields random variables.
-      data: one mapping: arguments of the model, and values of the random variables to observe.
-      chains: how many chains.
-      draws: how many draws each chain keeps.
-      warmup: how many transitions each chain makes before, to tune itself; they are not kept.
-      seed: an int, or a jax key of either kind. The same seed gives the same draws.
-      init: starting values on the natural scale, by name; the rest starts at random. With a leading axis of length
-        `chains`, one for each chain.
-      keep: names of the variables whose draws are kept; by default all. With `keep`, running means and standard
-        deviations of all variables are in `posterior.moments`, and memory does not grow with the number of draws.
-      track: a function of `{name: value}` that returns a dict of arrays; recorded for each draw in `posterior.tracked`.
-      thin: keep every `thin`-th draw.
-      dims: names of the axes of variables, `{"theta": ["school"]}`.
-      coords: labels along these axes, `{"school": names}`.
-      progress: False for none; by default one line on standard error.
-      checkpoint: a file. The run is saved there now and then and at its end; the same call again goes on from it, also
-        inside warm-up, and with more `draws` it adds draws. Draws are those of an uninterrupted run, bit for bit.
-      keep_warmup: whether `posterior.warmup` keeps the draws of the warm-up.
-"""
 
 
 def nuts(
@@ -64,7 +45,26 @@ def nuts(
     metric: str = "diagonal",
 ) -> Posterior:
     """Sample the posterior by the No-U-Turn Sampler. Two arguments are enough: `infer.nuts(model, data)`.
-    {common}
+
+    Args:
+      model: a generator function that yields random variables.
+      data: one mapping: arguments of the model, and values of the random variables to observe.
+      chains: how many chains.
+      draws: how many draws each chain keeps.
+      warmup: how many transitions each chain makes before, to tune itself; they are not kept.
+      seed: an int, or a jax key of either kind. The same seed gives the same draws.
+      init: starting values on the natural scale, by name; the rest starts at random. With a leading axis of length
+        `chains`, one for each chain.
+      keep: names of the variables whose draws are kept; by default all. With `keep`, running means and standard
+        deviations of all variables are in `posterior.moments`, and memory does not grow with the number of draws.
+      track: a function of `{name: value}` that returns a dict of arrays; recorded for each draw in `posterior.tracked`.
+      thin: keep every `thin`-th draw.
+      dims: names of the axes of variables, `{"theta": ["school"]}`.
+      coords: labels along these axes, `{"school": names}`.
+      progress: False for none; by default one line on standard error.
+      checkpoint: a file. The run is saved there now and then and at its end; the same call again goes on from it, also
+        inside warm-up, and with more `draws` it adds draws. Draws are those of an uninterrupted run, bit for bit.
+      keep_warmup: whether `posterior.warmup` keeps the draws of the warm-up.
       target_accept: the mean acceptance that the step size is tuned for; closer to 1 means smaller steps.
       max_depth: at most `2**max_depth` gradients a draw.
       step_size: the first step size; with `warmup=0` the one that is used. By default it is searched.
@@ -108,14 +108,20 @@ def hmc(
     metric: str = "diagonal",
 ) -> Posterior:
     """Sample the posterior by Hamiltonian Monte Carlo. Two arguments are enough: `infer.hmc(model, data)`.
-    {common}
+
+    Args:
+      model: a generator function that yields random variables.
+      data: one mapping: arguments of the model, and values of the random variables to observe.
+      chains, draws, warmup, seed, init, keep, track, thin, dims, coords, progress, checkpoint, keep_warmup: as in
+      `nuts`.
       target_accept: the mean acceptance that the step size is tuned for; closer to 1 means smaller steps.
       num_steps: leapfrog steps of each trajectory. By default the length is learned in warm-up, from the times at which
         trajectories turn back, and drawn anew for each trajectory.
       step_size: the first step size; with `warmup=0` the one that is used. By default it is searched.
       metric: "diagonal" (from draws and gradients), "dense" or "identity".
 
-    References: Neal (2011), Handbook of MCMC, ch. 5; Wu, Stoehr, Robert (2018), arXiv 1810.04449 for the trajectory length.
+    References: Neal (2011), Handbook of MCMC, ch. 5; Wu, Stoehr, Robert (2018), arXiv 1810.04449 for the trajectory
+      length.
 
     Raises:
       ModelError: a name, a shape or a role does not fit; a latent variable is discrete.
@@ -149,12 +155,17 @@ def metropolis(
     scale: float | None = None,
 ) -> Posterior:
     """Sample the posterior by random-walk Metropolis: many cheap steps in many chains, every position kept.
-    {common}
+
+    Args:
+      model: a generator function that yields random variables.
+      data: one mapping: arguments of the model, and values of the random variables to observe.
+      chains, draws, warmup, seed, init, keep, track, thin, dims, coords, progress, checkpoint, keep_warmup: as in
+      `nuts`.
       scale: standard deviation of the proposal on free space; with `warmup=0` the one that is used. By default it is
         learned in warm-up, for each variable.
 
-    References: Metropolis et al. (1953), J. Chem. Phys. 21; Roberts, Gelman, Gilks (1997), Ann. Appl. Probab. 7, for the
-    acceptance that the scale is tuned to (0.44 in one dimension, 0.234 in many).
+    References: Metropolis et al. (1953), J. Chem. Phys. 21; Roberts, Gelman, Gilks (1997), Ann. Appl. Probab. 7, for
+      the acceptance that the scale is tuned to (0.44 in one dimension, 0.234 in many).
 
     Raises:
       ModelError: a name, a shape or a role does not fit; a latent variable is discrete.
@@ -166,10 +177,6 @@ def metropolis(
         scale=scale,
     )  # fmt: skip
     return _run(job, model, data, seed, init, dims, coords, progress, checkpoint)
-
-
-for _sampler in (nuts, hmc, metropolis):
-    _sampler.__doc__ = (_sampler.__doc__ or "").replace("    {common}\n", COMMON)
 
 
 def _job(kernel, *, keep, num_steps=None, target_accept=None, max_depth=10, metric="diagonal", **fields):
@@ -189,7 +196,9 @@ def _job(kernel, *, keep, num_steps=None, target_accept=None, max_depth=10, metr
     if not isinstance(max_depth, int | np.integer) or not 1 <= max_depth <= 10:
         raise ModelError(f"max_depth={max_depth!r}: give a whole number from 1 to 10")
     if metric not in ("diagonal", "dense", "identity"):
-        raise ModelError(f"metric={metric!r} is none of 'diagonal', 'dense', 'identity'.{suggest(metric, ['diagonal', 'dense'])}")
+        raise ModelError(
+            f"metric={metric!r} is none of 'diagonal', 'dense', 'identity'.{suggest(metric, ['diagonal', 'dense'])}"
+        )
     if isinstance(keep, str):
         raise ModelError(f"keep={keep!r}: give a list of names, [{keep!r}]")
     options = chunk.options(
@@ -212,7 +221,9 @@ def _run(job_settings, model, data, seed, init, dims, coords, progress, path):
     known = bound.structure.recorded
     for name in job.keep or ():
         if name not in known:
-            raise ModelError(f"keep has {name!r}, which is no random variable to keep ({listed(known)}).{suggest(name, known)}")
+            raise ModelError(
+                f"keep has {name!r}, which is no random variable to keep ({listed(known)}).{suggest(name, known)}"
+            )
     words = seed_words(seed)
     dims, coords = _labels(bound, dims, coords)
     arrays = jax.device_put(bound.arrays)
@@ -261,10 +272,15 @@ def _posterior(bound, job, settings, seed, words, dims, coords, parts, outcome, 
     state = checkpoint.flat_states(parts)
     warmup = None
     if job.keep_warmup:
-        warmup = {"draws": rows.get("warmup", "value", count_warmup), "stats": rows.get("warmup", "stats", count_warmup)}
+        warmup = {
+            "draws": rows.get("warmup", "value", count_warmup),
+            "stats": rows.get("warmup", "stats", count_warmup),
+        }
     if job.kernel != "metropolis":
         inverse = [np.asarray(chunk.inverse_metric(c.state)) for c in parts]
-        state["inv_metric"] = np.concatenate([m if c.program.block else m[None] for m, c in zip(inverse, parts, strict=True)])
+        state["inv_metric"] = np.concatenate(
+            [m if c.program.block else m[None] for m, c in zip(inverse, parts, strict=True)]
+        )
     return Posterior(
         draws=draws,
         stats=stats,
@@ -302,7 +318,9 @@ def _posterior(bound, job, settings, seed, words, dims, coords, parts, outcome, 
 def _empty(structure, job):
     every = {**structure.latents, **structure.derived}
     return {
-        n: np.zeros((job.chains, 0, *every[n].shape), every[n].dtype) for n in structure.recorded if job.keep is None or n in job.keep
+        n: np.zeros((job.chains, 0, *every[n].shape), every[n].dtype)
+        for n in structure.recorded
+        if job.keep is None or n in job.keep
     }
 
 
@@ -310,7 +328,9 @@ def _moments(parts):
     """Return `{name: {"mean", "sd"}}` over all draws of all chains, from the running moments."""
     out = {}
     for name in parts[0].moments:
-        counts = np.concatenate([np.full(len(p.moments[name][1]), p.moments[name][0]) for p in parts if name in p.moments])
+        counts = np.concatenate(
+            [np.full(len(p.moments[name][1]), p.moments[name][0]) for p in parts if name in p.moments]
+        )
         means = np.concatenate([p.moments[name][1] for p in parts if name in p.moments])
         squares = np.concatenate([p.moments[name][2] for p in parts if name in p.moments])
         weight = counts.reshape(-1, *(1,) * (means.ndim - 1))
@@ -335,5 +355,7 @@ def _labels(bound: Bound, dims, coords):
     shapes = {n: v.shape for n, v in {**structure.latents, **structure.derived}.items()}
     for name in dims or {}:
         if name not in structure.families:
-            raise ModelError(f"dims has {name!r}, which is no random variable ({listed(structure.families)}).{suggest(name, shapes)}")
+            raise ModelError(
+                f"dims has {name!r}, which is no random variable ({listed(structure.families)}).{suggest(name, shapes)}"
+            )
     return tidy_labels(shapes, {**found, **(dims or {})}, {**labels, **(coords or {})})

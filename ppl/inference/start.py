@@ -108,7 +108,9 @@ def _checked_init(bound, init, chains):
     given = {}
     for name, value in init.items():
         if name not in latents:
-            raise ModelError(f"init has {name!r}, which is no latent variable ({listed(latents)}).{suggest(name, latents)}")
+            raise ModelError(
+                f"init has {name!r}, which is no latent variable ({listed(latents)}).{suggest(name, latents)}"
+            )
         value = np.asarray(value, float) if np.asarray(value).dtype.kind in "biu" else np.asarray(value)
         shape = latents[name].shape
         if value.shape not in (shape, (chains, *shape)):

@@ -92,7 +92,7 @@ class ZeroInflatedTwin:
 
     def logpmf(self, x):
         with np.errstate(divide="ignore"):
-            return np.log(self.p * (np.asarray(x) == 0) + (1 - self.p) * self.base.pmf(x))
+            return np.logaddexp(np.log(self.p * (np.asarray(x) == 0)), np.log1p(-self.p) + self.base.logpmf(x))
 
     def cdf(self, x):
         return self.p * (np.asarray(x) >= 0) + (1 - self.p) * self.base.cdf(x)
@@ -174,7 +174,7 @@ BAD_VECTORS = np.array([[-1, 4, 1], [1, 1, 1], [2, 2, 1], [1.5, 1.5, 1.0], [np.n
 
 
 ROWS = (
-    Row("Bernoulli", Bernoulli, {"probs": CHANCES}, scipy.stats.bernoulli, [0, 1, 2, 7], up_to(1)),
+    Row("Bernoulli", Bernoulli, {"probs": CHANCES}, lambda probs: scipy.stats.bernoulli(probs), [0, 1, 2, 7], up_to(1)),
     Row(
         "Bernoulli-logits",
         Bernoulli,
@@ -271,7 +271,7 @@ ROWS = (
         "Categorical",
         Categorical,
         {"probs": np.array([[0.2, 0.3, 0.5], [0.0, 1.0, 0.0], [1.0, 0.0, 3.0], [1e-6, 1e-3, 1.0]])},
-        Listed,
+        lambda probs: Listed(probs),
         [0, 1, 2, 3, 9],
         up_to(2),
         outside=(-1, 3, 0.5, np.inf, -np.inf, np.nan),

@@ -85,7 +85,7 @@ def test_log_density_and_gradient_in_double_precision(row, x64):
         for index in np.ndindex(at.shape[2:]):
             here = at[(..., *index)]
             step = 1e-5 * np.minimum(np.abs(here), 1) if name not in ("logits", "predictor", "cutpoints") else 1e-5
-            step = np.where((name == "probs") & (here < 1), np.minimum(step, 1e-2 * (1 - here)), step)
+            step = np.where((name == "probs") & (here < 1), np.minimum(step, 3e-4 * (1 - here)), step)
             unsure = ~np.isfinite(here) | (step == 0) | ((name == "probs") & (at.ndim == 2) & (here == 1))
             step = np.where(unsure, 0, step)
             shift = np.zeros_like(at)
@@ -93,7 +93,9 @@ def test_log_density_and_gradient_in_double_precision(row, x64):
             up, _ = run({**parameters, name: at + shift}, x)
             down, _ = run({**parameters, name: at - shift}, x)
             finite = ~unsure & np.isfinite(log_prob)
-            difference = (np.where(finite, up, 0) - np.where(finite, down, 0)) / np.where(unsure, 1, 2 * step)
+            difference = (np.where(finite, up, 0) - np.where(finite, down, 0)) / np.where(
+                unsure, 1, (here + step) - (here - step)
+            )
             got = np.where(finite, slope[(..., *index)], 0)
             noise = 1e-14 * (1 + np.abs(np.where(finite, log_prob, 0))) / np.where(unsure, 1, step)
             size = np.abs(got) + np.where(unsure, 0, 1e-2)
@@ -120,10 +122,12 @@ def test_log_density_in_single_precision(row):
 
 
 def everything(row, extra=0):
-    """Return the values that carry the mass of each case, padded with -1, which carries none."""
+    """Return the values that carry the mass of each case, padded with -1000, which carries none."""
     values = [np.asarray(row.everything(**row.case(i))) for i in range(row.cases)]
     length = max(map(len, values)) + extra
-    return np.stack([np.pad(v, [(0, length - len(v))] + [(0, 0)] * (v.ndim - 1), constant_values=-1) for v in values])
+    return np.stack(
+        [np.pad(v, [(0, length - len(v))] + [(0, 0)] * (v.ndim - 1), constant_values=-1000) for v in values]
+    )
 
 
 @over_rows
@@ -138,9 +142,11 @@ def test_probabilities_sum_to_one(row, x64):
 def test_moments(row, x64):
     parameters, x = spread(row, np.asarray(row.values)[:1], np.float64)
     mean, variance = jax.jit(lambda p: (build(row, p, x).mean, build(row, p, x).variance))(parameters)
-    twins = [row.twin(**row.case(i)) for i in range(row.cases)]
-    np.testing.assert_allclose(mean[:, 0], [t.mean() for t in twins], rtol=1e-8, atol=1e-12)
-    np.testing.assert_allclose(variance[:, 0], [t.var() for t in twins], rtol=1e-6, atol=1e-9)
+    with np.errstate(all="ignore"):
+        twins = [row.twin(**row.case(i)) for i in range(row.cases)]
+        moments = [t.mean() for t in twins], [t.var() for t in twins]
+    np.testing.assert_allclose(mean[:, 0], moments[0], rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(variance[:, 0], moments[1], rtol=1e-6, atol=1e-9)
 
 
 @over_rows
@@ -155,8 +161,9 @@ def test_cumulative_probabilities(row, x64):
         parameters, x
     )
     assert not any(np.any(np.isnan(g)) for g in got)
-    cdf = np.array([row.twin(**row.case(i)).cdf(values) for i in range(row.cases)])
-    survival = np.array([row.twin(**row.case(i)).sf(values) for i in range(row.cases)])
+    with np.errstate(all="ignore"):
+        twins = [row.twin(**row.case(i)) for i in range(row.cases)]
+        cdf, survival = np.array([t.cdf(values) for t in twins]), np.array([t.sf(values) for t in twins])
     np.testing.assert_allclose(got[0], cdf, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(np.exp(got[1]), cdf, rtol=1e-9, atol=1e-300)
     np.testing.assert_allclose(np.exp(got[2]), survival, rtol=1e-9, atol=1e-14)

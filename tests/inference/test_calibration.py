@@ -38,7 +38,9 @@ MODELS = {
 def test_ranks_are_uniform(sampler, name, seed):
     """1,000 simulations. Sees an sd that is 10 percent off, or a mean that is 0.15 sd off, in 9 of 10 runs."""
     model, data, observed = MODELS[name]
-    found = infer.calibrate(model, data, observed=observed, sampler=sampler, simulations=1000, draws=39, seed=seed, warmup=150)
+    found = infer.calibrate(
+        model, data, observed=observed, sampler=sampler, simulations=1000, draws=39, seed=seed, warmup=150
+    )
     assert found.smallest > 1e-6, found
 
 
@@ -54,7 +56,9 @@ def test_a_wrong_density_is_seen(seed):
         return infer.nuts(wrong.__dict__.setdefault("model", narrow), data, **options)
 
     model, data, observed = MODELS["regression"]
-    found = infer.calibrate(model, data, observed=observed, sampler=wrong, simulations=150, draws=39, seed=seed, warmup=100)
+    found = infer.calibrate(
+        model, data, observed=observed, sampler=wrong, simulations=150, draws=39, seed=seed, warmup=100
+    )
     assert found.smallest < 1e-6
     assert "not uniform" in repr(found)
 

@@ -144,7 +144,11 @@ class TestCheckpoint:
         path = tmp_path / "run.ppl"
         infer.nuts(line, LINE, draws=20, checkpoint=path)
         content = bytearray(path.read_bytes())
-        for damaged in (content[:-10], content[:2000] + bytes([content[2000] ^ 1]) + content[2001:], b"cposix\nsystem\n"):
+        for damaged in (
+            content[:-10],
+            content[:2000] + bytes([content[2000] ^ 1]) + content[2001:],
+            b"cposix\nsystem\n",
+        ):
             path.write_bytes(damaged)
             with pytest.raises(ppl.FormatError, match="no checkpoint of ppl, or it was damaged"):
                 infer.nuts(line, LINE, draws=20, checkpoint=path)
@@ -249,7 +253,10 @@ for i in range(100):
 last = state()
 assert last[0] < 1.05 * first[0] and last[1] <= first[1], (first, last)
 """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), os.path.dirname(os.path.dirname(__file__))])}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([os.getcwd(), os.path.dirname(os.path.dirname(__file__))]),
+    }
     subprocess.run([sys.executable, "-c", script], check=True, env=environment, timeout=300)
 
 

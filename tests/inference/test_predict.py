@@ -124,5 +124,3 @@ def test_a_value_shorter_than_its_loop_gives_the_first_steps():
     new = infer.predict(level, posterior, {"steps": 6, "path/y": np.arange(4, dtype=np.float32)})
     assert np.array_equal(new["path/y"][0, :, :4], np.tile(np.arange(4.0), (3, 1)))
     assert np.abs(new["path/y"][0, :, 4:]).min() > 0
-
-

@@ -88,7 +88,9 @@ def test_do_removes_a_variable_from_the_density_and_gives_its_value_to_the_model
 
 def test_condition_equals_data():
     conditioned = ppl.condition(schools, y=Y, mu=0.3)
-    assert jaxpr(ppl.condition(schools, y=Y), {"sigma": SIGMA}).count("reduce_sum") == jaxpr(schools, DATA).count("reduce_sum")
+    assert jaxpr(ppl.condition(schools, y=Y), {"sigma": SIGMA}).count("reduce_sum") == jaxpr(schools, DATA).count(
+        "reduce_sum"
+    )
     rest = {n: v for n, v in LATENT.items() if n != "mu"}
     np.testing.assert_allclose(
         ppl.log_joint(conditioned, rest, {"sigma": SIGMA}), ppl.log_joint(schools, LATENT, DATA), rtol=1e-6
@@ -319,7 +321,9 @@ def test_weights_and_masks_from_outside_are_sliced_by_step():
         ppl.log_density(local_level, data)
     half = ppl.trace(ppl.reweight(local_level, {"path/y": np.array([0.5, 1.0, 0.0, 2.0])}), filled, values=LOOP)
     plain = ppl.trace(local_level, filled, values=LOOP)
-    np.testing.assert_allclose(half["path/y"].log_prob, plain["path/y"].log_prob * np.array([0.5, 1.0, 0.0, 2.0]), rtol=1e-6)
+    np.testing.assert_allclose(
+        half["path/y"].log_prob, plain["path/y"].log_prob * np.array([0.5, 1.0, 0.0, 2.0]), rtol=1e-6
+    )
 
 
 LOOP = {"s": 1.0, "path/x": np.arange(4.0)}

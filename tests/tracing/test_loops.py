@@ -231,7 +231,9 @@ def test_a_loop_equals_the_model_written_out(model, arguments, observed, seed):
         np.testing.assert_allclose(gradient[name], expected_gradient[name], rtol=2e-4, atol=2e-5, err_msg=name)
 
 
-@pytest.mark.parametrize("model, arguments, observed", CASES[:2] + CASES[3:6], ids=[m.__name__ for m, *_ in CASES[:2] + CASES[3:6]])
+@pytest.mark.parametrize(
+    "model, arguments, observed", CASES[:2] + CASES[3:6], ids=[m.__name__ for m, *_ in CASES[:2] + CASES[3:6]]
+)
 def test_a_loop_returns_what_the_written_out_model_returns(model, arguments, observed, seed):
     trace = ppl.trace(model, arguments, key=seed)
     lengths = loop_axes(model, arguments)
@@ -281,9 +283,7 @@ def test_a_value_shorter_than_the_loop_gives_its_first_steps_and_the_rest_is_dra
     assert (drawn["path/x"][2:] != free["path/x"][2:]).all(), "the rest goes on from what was given"
     np.testing.assert_allclose(np.diff(drawn["path/x"])[2], np.diff(free["path/x"])[2], rtol=1e-3)
     with pytest.raises(ModelError, match=r"'path/y' runs over the 4 steps of 'path', but was given 2 steps"):
-        ppl.log_density(local_level, {"T": 4, "path/y": given})(
-            {"s": 0.0, "r": 0.0, "path/x": jnp.zeros(4)}
-        )
+        ppl.log_density(local_level, {"T": 4, "path/y": given})({"s": 0.0, "r": 0.0, "path/x": jnp.zeros(4)})
 
 
 def test_short_values_in_nested_loops(seed):
@@ -413,21 +413,36 @@ def keeps(c, x):
 
 LOOP_ERRORS = [
     (lambda: Scan(no_pair, 0.0, length=2, name="s"), r"'s' \(Scan\): a step returns a pair, .* but 'no_pair' returned"),
-    (lambda: Scan(wide, 0.0, length=2, name="s"), r"carry starts with shape \(\), and a step returns shape \(2,\): start with"),
-    (lambda: Scan(floats, 0, length=2, name="s"), "carry starts as int32, and a step returns float32: start with a float"),
-    (lambda: Scan(keeps, 0.0, length=2, name="s"), r"carry starts as array\(\), and a step returns \(array\(\), array\(\)\)"),
+    (
+        lambda: Scan(wide, 0.0, length=2, name="s"),
+        r"carry starts with shape \(\), and a step returns shape \(2,\): start with",
+    ),
+    (
+        lambda: Scan(floats, 0, length=2, name="s"),
+        "carry starts as int32, and a step returns float32: start with a float",
+    ),
+    (
+        lambda: Scan(keeps, 0.0, length=2, name="s"),
+        r"carry starts as array\(\), and a step returns \(array\(\), array\(\)\)",
+    ),
     (lambda: Scan(words, 0.0, length=2, name="s"), "must be arrays, but 'words' returned 'text'"),
     (lambda: Scan(bare, 0.0, length=2, name="s"), "its body 'bare' has no `yield`"),
     (lambda: Scan(good_step, "a", length=2, name="s"), "the carry must be arrays, but starts as 'a'"),
     (lambda: Scan(good_step, 0.0, name="s"), r"how many steps\? Pass xs or length="),
     (lambda: Scan(good_step, 0.0, jnp.zeros(3), length=2, name="s"), "length=2, but xs have length 3"),
     (lambda: Scan(good_step, 0.0, (jnp.zeros(3), jnp.zeros(2)), name="s"), r"xs have different lengths \[2, 3\]"),
-    (lambda: Scan(good_step, 0.0, [1.0, 2.0], name="s"), "xs runs along the first axis of arrays, but holds a single number"),
+    (
+        lambda: Scan(good_step, 0.0, [1.0, 2.0], name="s"),
+        "xs runs along the first axis of arrays, but holds a single number",
+    ),
     (lambda: Scan(good_step, 0.0, length=-1, name="s"), "length is -1: it must be a Python int, at least 0"),
     (lambda: Scan(good_step, 0.0, length=2.0, name="s"), "length is 2.0: it must be a Python int"),
     (lambda: Scan(good_step, 0.0, length=2), "a Scan was yielded without a name"),
     (lambda: Scan(3, 0.0, length=2, name="s"), "its body is 3; it must be a generator function"),
-    (lambda: Map(good_step, jnp.zeros(2), name="g"), r"its body is called as good_step\(x\): missing a required argument"),
+    (
+        lambda: Map(good_step, jnp.zeros(2), name="g"),
+        r"its body is called as good_step\(x\): missing a required argument",
+    ),
     (lambda: Map(bare, jnp.zeros(2), name="g"), "its body is called as"),
 ]
 

@@ -63,7 +63,9 @@ def test_two_parts_with_one_name_need_scopes():
         yield from part()
         yield from part()
 
-    with pytest.raises(ModelError, match="two random variables are called 'x': give one another name, or run each part"):
+    with pytest.raises(
+        ModelError, match="two random variables are called 'x': give one another name, or run each part"
+    ):
         ppl.trace(clash)
 
     def scoped():
@@ -191,7 +193,9 @@ def test_a_model_may_catch_the_error_and_go_on():
 def test_values_of_unknown_names_are_refused_and_missing_ones_named():
     with pytest.raises(ModelError, match=r"'tua' is no random variable of 'several' .* Did you mean 'tau'\?"):
         ppl.trace(several, {"n": 2}, values={"tua": 1.0})
-    with pytest.raises(ModelError, match=r"'tau' \(HalfNormal\) is latent and was given no value \(given: mu, tua\).*'tua'"):
+    with pytest.raises(
+        ModelError, match=r"'tau' \(HalfNormal\) is latent and was given no value \(given: mu, tua\).*'tua'"
+    ):
         ppl.log_joint(several, {"mu": 0.0, "tua": 1.0}, {"n": 2})
 
 
@@ -245,7 +249,9 @@ def test_any_object_with_sample_log_prob_and_support_can_be_yielded_once_named()
     density = ppl.log_density(ppl.mask(model, p=np.array([True, False, True])))
     assert {n: a.free_shape for n, a in density.latents.items()} == {"t": (), "p": (3, 1)}
     assert np.isfinite(density(density.initial()))
-    with pytest.raises(ModelError, match=r"a Triangle was yielded without a name: write `tri = yield ppl.Foreign\(Triangle"):
+    with pytest.raises(
+        ModelError, match=r"a Triangle was yielded without a name: write `tri = yield ppl.Foreign\(Triangle"
+    ):
 
         def unnamed():
             tri = yield Triangle()
@@ -301,7 +307,9 @@ def test_a_discrete_latent_is_refused_for_gradients_and_has_its_density_elsewher
         k = yield ppl.Categorical(probs=jnp.array([0.3, 0.7]), name="k")
         yield Normal(jnp.array([0.0, 2.0])[k], 0.5, name="y")
 
-    with pytest.raises(ModelError, match=r"'k' \(Categorical\) is discrete and latent: a gradient cannot move it\. Sum it out"):
+    with pytest.raises(
+        ModelError, match=r"'k' \(Categorical\) is discrete and latent: a gradient cannot move it\. Sum it out"
+    ):
         ppl.log_density(model, {"y": 1.0})
     terms = jnp.stack([ppl.log_joint(model, {"k": k}, {"y": 1.0}) for k in (0, 1)])
     np.testing.assert_allclose(jax.scipy.special.logsumexp(terms), -2.2257914, rtol=1e-6)

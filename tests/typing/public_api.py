@@ -220,13 +220,13 @@ def inference(file: Path) -> Posterior:
         schools, data, seed=jax.random.key(0), dims={"theta": ["school"]}, coords={"school": SCHOOLS}
     )
     posterior = infer.metropolis(schools, data, draws=100_000, scale=0.1, keep=["mu"], progress=False)
+    calibration: infer.Calibration = infer.calibrate(schools, data, observed=["y"], sampler=infer.hmc, simulations=100)
     prior: infer.Posterior = infer.prior(schools, data, draws=10)
     new = infer.predict(schools, posterior, {"sigma": data["sigma"]})
     effect = infer.returned(schools, posterior, data)["effect"]
     pointwise = infer.log_likelihood(schools, posterior, data)["y"]
-    print(
-        prior, new, effect, pointwise, posterior["theta"].mean(), posterior.summary(), ppl.versions(), ppl.__version__
-    )
+    print(prior, new, effect, pointwise, posterior["theta"].mean(), posterior.summary())
+    print(calibration, ppl.versions(), ppl.__version__)
     posterior.save(file)
     return ppl.load(file)
 
