@@ -112,16 +112,27 @@ def hmc(
     Args:
       model: a generator function that yields random variables.
       data: one mapping: arguments of the model, and values of the random variables to observe.
-      chains, draws, warmup, seed, init, keep, track, thin, dims, coords, progress, checkpoint, keep_warmup: as in
-      `nuts`.
+      chains: how many chains.
+      draws: how many draws each chain keeps.
+      warmup: transitions before, to tune itself.
+      seed: an int, or a jax key of either kind.
+      init: starting values, as in `nuts`.
+      keep: names of the variables to keep, as in `nuts`.
+      track: a function recorded for each draw, as in `nuts`.
+      thin: keep every `thin`-th draw.
+      dims: names of the axes of variables.
+      coords: labels along these axes.
+      progress: False for none.
+      checkpoint: a file to save to and to go on from, as in `nuts`.
+      keep_warmup: whether `posterior.warmup` keeps the draws of the warm-up.
       target_accept: the mean acceptance that the step size is tuned for; closer to 1 means smaller steps.
       num_steps: leapfrog steps of each trajectory. By default the length is learned in warm-up, from the times at which
         trajectories turn back, and drawn anew for each trajectory.
       step_size: the first step size; with `warmup=0` the one that is used. By default it is searched.
       metric: "diagonal" (from draws and gradients), "dense" or "identity".
 
-    References: Neal (2011), Handbook of MCMC, ch. 5; Wu, Stoehr, Robert (2018), arXiv 1810.04449 for the trajectory
-      length.
+    References: Neal (2011), Handbook of MCMC, ch. 5; Wu, Stoehr, Robert (2018), arXiv 1810.04449 for the
+    trajectory length.
 
     Raises:
       ModelError: a name, a shape or a role does not fit; a latent variable is discrete.
@@ -159,8 +170,19 @@ def metropolis(
     Args:
       model: a generator function that yields random variables.
       data: one mapping: arguments of the model, and values of the random variables to observe.
-      chains, draws, warmup, seed, init, keep, track, thin, dims, coords, progress, checkpoint, keep_warmup: as in
-      `nuts`.
+      chains: how many chains.
+      draws: how many draws each chain keeps.
+      warmup: transitions before, to tune itself.
+      seed: an int, or a jax key of either kind.
+      init: starting values, as in `nuts`.
+      keep: names of the variables to keep, as in `nuts`.
+      track: a function recorded for each draw, as in `nuts`.
+      thin: keep every `thin`-th draw.
+      dims: names of the axes of variables.
+      coords: labels along these axes.
+      progress: False for none.
+      checkpoint: a file to save to and to go on from, as in `nuts`.
+      keep_warmup: whether `posterior.warmup` keeps the draws of the warm-up.
       scale: standard deviation of the proposal on free space; with `warmup=0` the one that is used. By default it is
         learned in warm-up, for each variable.
 
