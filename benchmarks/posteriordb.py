@@ -87,14 +87,24 @@ def compare(summary, names, reference):
     return Comparison([f"{m} {r}" for m in columns for r in rows], own - known, own_error, known_error)
 
 
-def run(name, sampler, seed=0, **settings):
-    """Sample one posterior; returns `(posterior, Comparison)`."""
+def run(name, sampler, seed=0, solve=None, handler=None, **settings):
+    """Sample one posterior; returns `(posterior, Comparison)`.
+
+    Args:
+      name: of its folder.
+      sampler: "nuts" or "hmc".
+      seed: of the sampler.
+      solve: solves its differential equation, if it has one.
+      handler: a function from a model to a model.
+      **settings: of the sampler.
+    """
     known, data, reference = load(name)
-    if "solve" in data and importlib.util.find_spec("diffrax"):
-        data["solve"] = models.diffrax_solve
+    if "solve" in data and solve is not None:
+        data["solve"] = solve
+    model = known.model if handler is None else handler(known.model)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InferenceWarning)
-        drawn = SAMPLERS[sampler](known.model, data, seed=seed, progress=False, **{**known.settings, **settings})
+        drawn = SAMPLERS[sampler](model, data, seed=seed, progress=False, **{**known.settings, **settings})
     return drawn, compare(drawn.summary(), known.names, reference)
 
 
@@ -135,13 +145,14 @@ def main():
     names = [n for n in models.POSTERIORS if not words.names or any(part in n for part in words.names)]
     if not names:
         sys.exit(f"no posterior is called like {words.names}; there are {', '.join(models.POSTERIORS)}")
+    solve = models.diffrax_solve if importlib.util.find_spec("diffrax") else None
     samplers = ["nuts", "hmc"] if words.sampler == "both" else [words.sampler]
     width = max(len(n) for n in names)
     print("  ".join(["posterior".ljust(width), "by  ", *(c.rjust(9) for c in FORMATS), "worst"]))
     efficiency, z = {s: [] for s in samplers}, []
     for name in names:
         for sampler in samplers:
-            drawn, comparison = run(name, sampler, words.seed)
+            drawn, comparison = run(name, sampler, words.seed, solve)
             row = numbers(drawn, comparison)
             efficiency[sampler].append(1 / row["grad/ess"])
             z += list(comparison.z)

@@ -431,7 +431,12 @@ POSTERIORS = {
     ),
     "GLM_Binomial_data-GLM_Binomial_model": Posterior(successes, _trials, BETAS),
     "GLM_Poisson_Data-GLM_Poisson_model": Posterior(counts, lambda d: {"year": d["year"], "C": d["C"]}, BETAS),
-    "gp_pois_regr-gp_pois_regr": Posterior(gaussian_process, lambda d: {"x": np.asarray(d["x"], float), "k": d["k"]}),
+    "gp_pois_regr-gp_pois_regr": Posterior(
+        gaussian_process,
+        lambda d: {"x": np.asarray(d["x"], float), "k": d["k"]},
+        difficulty="tight curved ridge along alpha, long tail",
+        settings={"target_accept": 0.95},
+    ),
     "hmm_example-hmm_example": Posterior(two_states, lambda d: {"y": np.asarray(d["y"])}),
     "hudson_lynx_hare-lotka_volterra": Posterior(lotka_volterra, _pelts),
     "irt_2pl-irt_2pl": Posterior(item_response, lambda d: {"items": d["I"], "persons": d["J"], "y": d["y"]}),

@@ -12,10 +12,11 @@ import importlib.util
 import sys
 from pathlib import Path
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
+import ppl
 
 ROOT = Path(__file__).parents[1]
 RATE = 1e-7
@@ -76,17 +77,17 @@ def test_reference_is_reproduced_slowly(name, sampler, seed, x64):
     agrees(name, sampler, seed)
 
 
+@pytest.mark.false_alarm(RATE)
+def test_a_likelihood_of_too_little_weight_is_noticed(seed, x64):
+    """Standard deviations 29 percent too large: 20 of their own standard errors. Fails where this is not noticed."""
+    _, comparison = posteriordb.run("sblri-blr", "nuts", seed, handler=lambda model: ppl.reweight(model, y=0.6))
+    assert comparison.excess(RATE).max() > 0
+
+
 def test_runge_kutta_has_converged(x64):
-    """Halving the step changes the solution by a sixteenth of what it changed before: order 4, and far below any error here."""
+    """Halving the step divides its error by 16 (order 4); at the step in use it is below a millionth."""
     times, start, theta = jnp.arange(1.0, 21.0), jnp.array([34.0, 6.0]), jnp.array([0.55, 0.028, 0.80, 0.024])
-    solved = {n: models.runge_kutta(models.growth, start, times, theta, n) for n in (12, 25, 50, 100)}
+    solved = {n: models.runge_kutta(models.growth, start, times, theta, n) for n in (25, 50, 100)}
     changes = [float(jnp.abs(jnp.log(solved[n] / solved[2 * n])).max()) for n in (25, 50)]
     assert changes[0] < 1e-6
     assert 12 < changes[0] / changes[1] < 20
-
-
-def test_a_wrong_posterior_is_noticed(seed, x64, monkeypatch):
-    """A prior that is not the reference's (a tenth of the prior's scale) is far outside of what is allowed."""
-
-
-jax.config.parse_flags_with_absl if False else None

@@ -33,7 +33,7 @@ def rows(table):
     return lines[head], found
 
 
-@pytest.mark.filterwarnings("ignore::ppl.InferenceWarning")  # a divergence by chance is no fault of the README
+@pytest.mark.filterwarnings("ignore::ppl.InferenceWarning")  # short runs, and divergences by chance
 @pytest.mark.false_alarm(1e-9)
 def test_the_readme_shows_what_its_code_prints(capsys, tmp_path, monkeypatch):
     """Python blocks run in turn. The numbers shown must be those printed, within seven standard errors of each."""

@@ -36,12 +36,10 @@ class Cauchy(RandomVariable):
         return (as_float(x) - self.loc) / self.scale
 
     def log_prob(self, x):
-        return on_support(
-            self,
-            x,
-            self.loc,
-            lambda x: -log1p_square(x - self.loc, self.scale) - jnp.log(self.scale) - math.log(math.pi),
-        )
+        def log_density(x):
+            return -log1p_square(x - self.loc, self.scale) - jnp.log(self.scale) - math.log(math.pi)
+
+        return on_support(self, x, self.loc, log_density)
 
     def cdf(self, x):
         z = self._standard(x)

@@ -77,6 +77,7 @@ class Censored(RandomVariable):
 
     def log_prob(self, x) -> Array:
         """Return the log density of the record `x`."""
+        x = jnp.asarray(x)
         base, floats = self.base, as_float(x)
         free = base.support.contains(x)
         safe = as_float(base.support.feasible(x)).astype(floats.dtype)

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import digamma, gammaln
 
+from ppl.distributions.special import as_float
 from ppl.random_variable import ArrayLike, RandomVariable, random_variable
 from ppl.supports import positive, simplex
 
@@ -46,6 +47,7 @@ class Dirichlet(RandomVariable):
 
     def log_prob(self, x) -> Array:
         """Return the log density at `x`."""
+        x = as_float(x)
         a = self.concentration
         tiny = jnp.finfo(x.dtype).tiny
         inside = simplex.contains(x) & ~jnp.any((x < tiny) & (a > 1), -1)

@@ -56,7 +56,7 @@ class HalfCauchy(RandomVariable):
 
     @property
     def variance(self):
-        return jnp.full(self.shape, jnp.nan, draw_dtype(self))
+        return jnp.full(self.shape, jnp.inf, draw_dtype(self))
 
     def entropy(self):
         return jnp.broadcast_to(jnp.log(self.scale) + math.log(2 * math.pi), self.shape)

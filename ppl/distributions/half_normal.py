@@ -33,12 +33,10 @@ class HalfNormal(RandomVariable):
         return self.scale * jnp.abs(jax.random.normal(key, self.shape, draw_dtype(self)))
 
     def log_prob(self, x):
-        return on_support(
-            self,
-            x,
-            self.scale,
-            lambda x: -0.5 * jnp.square(x / self.scale) - jnp.log(self.scale) - LOG_SQRT_2_PI + LOG_2,
-        )
+        def log_density(x):
+            return -0.5 * jnp.square(x / self.scale) - jnp.log(self.scale) + (LOG_2 - LOG_SQRT_2_PI)
+
+        return on_support(self, x, self.scale, log_density)
 
     def _standard(self, x):
         return jnp.maximum(as_float(x), 0.0) / self.scale

@@ -8,6 +8,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import gammaln
 
+from ppl.distributions.special import as_float
 from ppl.errors import ModelError
 from ppl.random_variable import ArrayLike, RandomVariable, random_variable
 from ppl.supports import corr_cholesky, positive
@@ -76,6 +77,7 @@ class LKJCholesky(RandomVariable):
 
     def log_prob(self, x) -> Array:
         """Return the log density at `x`."""
+        x = as_float(x)
         half, b = (p[..., 1:] for p in self._shapes())
         diagonal = jnp.diagonal(x, 0, -2, -1)[..., 1:]
         tiny = jnp.finfo(x.dtype).tiny

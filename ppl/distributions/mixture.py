@@ -146,15 +146,15 @@ class Mixture(RandomVariable):
 
     def log_prob(self, x) -> Array:
         """Return the log density at `x`."""
-        return _log_sum(*self._log_weights(), self._over_components(x, _log_prob_or_nothing))
+        return _log_sum(*self._log_weights(), self._over_components(jnp.asarray(x), _log_prob_or_nothing))
 
     def log_cdf(self, x) -> Array:
         """Return log P(X <= x)."""
-        return _log_sum(*self._log_weights(), self._over_components(x, log_at_most))
+        return _log_sum(*self._log_weights(), self._over_components(jnp.asarray(x), log_at_most))
 
     def log_survival(self, x) -> Array:
         """Return log P(X > x)."""
-        return _log_sum(*self._log_weights(), self._over_components(x, log_above))
+        return _log_sum(*self._log_weights(), self._over_components(jnp.asarray(x), log_above))
 
     def cdf(self, x) -> Array:
         """Return P(X <= x)."""

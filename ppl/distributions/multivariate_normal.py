@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ppl.distributions.special import as_float
 from ppl.errors import ModelError
 from ppl.random_variable import ArrayLike, RandomVariable, random_variable
 from ppl.supports import cholesky, real, real_vector
@@ -73,6 +74,7 @@ class MultivariateNormal(RandomVariable):
 
     def log_prob(self, x) -> Array:
         """Return the log density at `x`."""
+        x = as_float(x)
         n = self.event_shape[0]
         inside = real_vector.contains(x)
         deviation = jnp.where(inside[..., None], x - self.loc, 0)

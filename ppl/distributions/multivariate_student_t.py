@@ -14,6 +14,7 @@ from ppl.distributions.multivariate_normal import (
     solve_lower,
     sound_factor,
 )
+from ppl.distributions.special import as_float
 from ppl.errors import ModelError
 from ppl.random_variable import ArrayLike, RandomVariable, random_variable
 from ppl.supports import cholesky, positive, real, real_vector
@@ -67,6 +68,7 @@ class MultivariateStudentT(RandomVariable):
 
     def log_prob(self, x) -> Array:
         """Return the log density at `x`."""
+        x = as_float(x)
         n = self.event_shape[0]
         inside = real_vector.contains(x)
         factor, good = sound_factor(self.scale_tril)

@@ -265,9 +265,12 @@ def log_upper_gamma(a, y):
     """log of the regularized upper incomplete gamma function Q(a, y), for a > 0, y >= 0; exact in its far tail too."""
     far = (y > 2 * a + 30) & (y < jnp.inf)
     shape, at = jnp.where(far, a, 1.0), jnp.where(far, y, 40.0)
-    fraction = at + 81 - shape
-    for k in range(40, 0, -1):  # Legendre's continued fraction
-        fraction = at + (2 * k - 1) - shape - k * (k - shape) / fraction
+
+    def descend(i, fraction):  # Legendre's continued fraction, from its 40th term
+        k = jnp.asarray(40 - i, at.dtype)
+        return at + (2 * k - 1) - shape - k * (k - shape) / fraction
+
+    fraction = jax.lax.fori_loop(0, 40, descend, at + 81 - shape)
     tail = log_gamma_kernel(shape, at, log_positive(at)) - jnp.log(fraction)
     near = log_positive(gammaincc(a, jnp.where(far, 1.0, jnp.minimum(y, 40.0 + 2 * a))))
     return jnp.where(y == jnp.inf, -jnp.inf, jnp.where(far, tail, near))
@@ -278,9 +281,11 @@ def log_lower_gamma(a, y):
     near_zero = (y < 0.3 * (a + 1)) & (y > 0)
     at = jnp.where(near_zero, y, 0.1)
     shape = jnp.where(near_zero, a, 1.0)
-    total = jnp.ones_like(at * shape)
-    for k in range(35, 0, -1):
-        total = 1 + total * at / (shape + k)
+
+    def nest(i, total):
+        return 1 + total * at / (shape + jnp.asarray(35 - i, at.dtype))
+
+    total = jax.lax.fori_loop(0, 35, nest, jnp.ones_like(at * shape))
     tail = log_gamma_kernel(shape, at, log_positive(at)) - jnp.log(shape) + jnp.log(total)
     near = log_positive(gammainc(a, jnp.where(near_zero, 1.0, y)))
     return jnp.where(y > 0, jnp.where(near_zero, tail, near), -jnp.inf)

@@ -21,13 +21,9 @@ from ppl.supports import positive, real
 
 
 def log_density(distance, df, scale):
-    """Log density of the t law at a finite distance from its center; the constant goes to the normal's as -1 / (4 df)."""
-    return (
-        log_gamma_half_step(0.5 * df)
-        - LOG_SQRT_2_PI
-        - 0.5 * (df + 1) * log1p_square(distance, scale * jnp.sqrt(df))
-        - jnp.log(scale)
-    )
+    """Log density of the t law at a finite distance from its center; its constant nears the normal's as -1 / (4 df)."""
+    constant = log_gamma_half_step(0.5 * df) - LOG_SQRT_2_PI - jnp.log(scale)
+    return constant - 0.5 * (df + 1) * log1p_square(distance, scale * jnp.sqrt(df))
 
 
 def log_upper_mass(z, df):
@@ -101,7 +97,7 @@ class StudentT(RandomVariable):
     @property
     def variance(self):
         df = jnp.where(self.df > 2, self.df, 3.0)
-        variance = jnp.where(self.df > 2, df / (df - 2), jnp.where(self.df > 1, jnp.inf, jnp.nan))
+        variance = jnp.where(self.df > 2, df / (df - 2), jnp.inf)
         return jnp.broadcast_to(jnp.square(self.scale) * variance, self.shape)
 
     def entropy(self):

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ppl.distributions.special import as_float
 from ppl.errors import ModelError
 from ppl.random_variable import RandomVariable, random_variable
 from ppl.supports import Circular, Real, RealVector, Support, UnitVector, bounds
@@ -96,6 +97,7 @@ class Transformed(RandomVariable):
 
     def log_prob(self, x) -> Array:
         """Return the log density at `x`."""
+        x = as_float(x)
         image = Image(self.base.support, self.bijection, self.event_ndim, self._extra_axes)
         inside = image.contains(x)
         x = jnp.where(inside.reshape(inside.shape + (1,) * self.event_ndim), x, image.feasible(x))

@@ -102,6 +102,7 @@ class Truncated(RandomVariable):
 
     def log_prob(self, x) -> Array:
         """Return the log density at `x`."""
+        x = jnp.asarray(x)
         base, inside = self.base, self.base.support.contains(x)
         floats = as_float(x)
         if self.low is not None:

@@ -9,6 +9,7 @@ from jax import Array
 from jax.scipy.special import gammaln
 
 from ppl.distributions.multivariate_normal import log_diagonal, sound_factor
+from ppl.distributions.special import as_float
 from ppl.errors import ModelError
 from ppl.random_variable import ArrayLike, RandomVariable, concrete, random_variable
 from ppl.supports import cholesky, covariance, positive
@@ -81,6 +82,7 @@ class Wishart(RandomVariable):
 
     def log_prob(self, x) -> Array:
         """Return the log density at `x`."""
+        x = as_float(x)
         n = self.event_shape[0]
         df = jnp.where(self.df > n - 1, self.df, n)
         inside = covariance.contains(x) & (self.df > n - 1)

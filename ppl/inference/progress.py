@@ -151,15 +151,16 @@ class Progress:
             with warnings.catch_warnings():  # tqdm warns where it finds no widgets, and then writes text
                 warnings.simplefilter("ignore")
                 from tqdm.auto import tqdm
+            columns, lines = _size(self.file)
+            known = columns > 0 and lines > 0  # else tqdm would show nothing
             self._bar = tqdm(
                 total=self.total * self.chains,
                 file=self.file,
                 bar_format="{desc}",
                 mininterval=0,
-                dynamic_ncols=_has_width(self.file),
-                ncols=None if _has_width(self.file) else 160,
-                nrows=None if _has_width(self.file) else 24,
-                leave=True,
+                dynamic_ncols=known,
+                ncols=None if known else columns or 160,
+                nrows=None if known else lines or 24,
             )
 
     def _describe(self, text):
@@ -219,12 +220,12 @@ def _is_terminal(file):
         return False
 
 
-def _has_width(file):
-    """Tell whether a terminal knows how wide it is; those of containers and scripts may say 0."""
+def _size(file):
+    """Return the columns and lines of a terminal; those of containers and scripts may say 0."""
     try:
-        return os.get_terminal_size(file.fileno()).columns > 0
+        return os.get_terminal_size(file.fileno())
     except (AttributeError, OSError, ValueError):
-        return False
+        return (0, 0)
 
 
 def _in_notebook():

@@ -24,6 +24,7 @@ from ppl.inference import hmc, metropolis, nuts, whitening
 
 FIRST_STEP_SIZE = 0.1
 MOST_TRIES = 40  # of the step-size search, each doubling or halving
+FALL, FALL_DEPTH = 10, 5  # while the first draws fall from the start, trajectories are short: they would fly far past
 MEMORY = 128  # times at which trajectories turned back that hmc remembers
 UNTUNED_STEPS = 10  # leapfrogs of an hmc trajectory when nothing was given or learnt
 
@@ -143,7 +144,7 @@ class GradientTuner:
 
     def search(self, tuning, signal, options):
         """Double or halve the step size until the acceptance crosses the target; say whether it has."""
-        up = signal.acceptance_rate > self.target(tuning, options)
+        up = signal.symmetric_acceptance > self.target(tuning, options)
         direction = jnp.where(up, 1, -1).astype(jnp.int32)
         over = ((tuning.direction != 0) & (direction != tuning.direction)) | (tuning.tries >= MOST_TRIES)
         step_size = jnp.where(over, tuning.step_size, tuning.step_size * jnp.where(up, 2, 0.5))
@@ -165,7 +166,9 @@ class GradientTuner:
     def settings(self, tuning, options, searching, adapting):
         """Return the kernel's settings for the next transition."""
         if self.kernel is nuts:
-            return nuts.Settings(tuning.step_size, tuning.scale, jnp.where(searching, 1, options.max_depth))
+            falling = adapting & (tuning.windows.count[0] < FALL)
+            limit = jnp.where(falling, jnp.minimum(FALL_DEPTH, options.max_depth), options.max_depth)
+            return nuts.Settings(tuning.step_size, tuning.scale, jnp.where(searching, 1, limit))
         learning = options.num_steps <= 0
         table = jnp.where(learning, lengths(tuning), options.num_steps)
         return hmc.Settings(tuning.step_size, jnp.where(searching, 1, table), tuning.scale, adapting & learning)

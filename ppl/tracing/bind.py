@@ -202,7 +202,7 @@ def _left_out(structure, arrays, name):
     return not np.any(log_prob[gone])
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Bound:
     """A model with its data: the log density of its latent variables on free space, and the maps to and from it."""
 

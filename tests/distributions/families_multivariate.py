@@ -23,7 +23,6 @@ from ppl.distributions import (
     MultivariateStudentT,
     Normal,
     Poisson,
-    StudentT,
     Tanh,
     Transformed,
     Truncated,
@@ -215,9 +214,9 @@ WRAPPERS = [
         [-1, 0, 3, 20],
     ),
     (
-        "Truncated(StudentT)",
-        lambda shape: Truncated(StudentT(3.0, 1.0, 2.0), low=4.0, high=9.0, shape=shape),
-        truncated(scipy.stats.t(3, 1, 2), 4, 9),
+        "Truncated(Logistic)",
+        lambda shape: Truncated(Logistic(1.0, 2.0), low=4.0, high=9.0, shape=shape),
+        truncated(scipy.stats.logistic(1, 2), 4, 9),
         [3.9, 4.0, 5.0, 9.0, 9.1],
     ),
     (

@@ -336,34 +336,42 @@ def test_right_censored_counts():
 
 
 TAILED = {
-    "Poisson": (lambda t: Poisson(t), (3.0,)),
+    "Poisson": (Poisson, (3.0,)),
     "Binomial": (lambda t: Binomial(60, t), (0.3,)),
     "Binomial-logits": (lambda t: Binomial(60, logits=t), (-1.0,)),
-    "NegativeBinomial": (lambda m, r: NegativeBinomial(m, r), (9.0, 2.5)),
-    "NegativeBinomial-small": (lambda m, r: NegativeBinomial(m, r), (9.0, 0.4)),
-    "Geometric": (lambda t: Geometric(t), (0.3,)),
+    "NegativeBinomial": (NegativeBinomial, (9.0, 2.5)),
+    "NegativeBinomial-small": (NegativeBinomial, (9.0, 0.4)),
+    "Geometric": (Geometric, (0.3,)),
     "OrderedLogistic": (lambda t: OrderedLogistic(t, [-1.0, 0.0, 2.0]), (0.4,)),
     "ZeroInflated": (lambda m, t: ZeroInflated(Poisson(m), t), (3.0, 0.2)),
-    "Categorical": (lambda t: Categorical(logits=jnp.array([0, 1.0, 0]) * t), (0.4,)),
+    "Categorical": (lambda t: Categorical(logits=jnp.array([0, 1.0, 0]) * t[:, None]), (0.4,)),
 }
 
 
-@pytest.mark.parametrize("method", ["log_cdf", "log_survival"])
 @pytest.mark.parametrize("name", TAILED)
-def test_gradients_of_tails(name, method, x64):
-    """Against central differences, from the middle to far beyond where the probability underflows."""
+def test_gradients_of_tails(name, x64):
+    """Against central differences, from the middle to where next to nothing is left."""
     law, at = TAILED[name]
-    for x in (0, 1, 2, 8, 15, 30):
-        function = jax.jit(lambda *t, x=x: getattr(law(*t), method)(x))
-        got = jax.grad(function, tuple(range(len(at))))(*at)
-        for i, slope in enumerate(got):
-            h = 1e-5
-            ends = [function(*(v + s * h * (i == j) for j, v in enumerate(at))) for s in (1, -1)]
-            if not np.all(np.isfinite(ends)):
-                assert np.isfinite(slope)
-                continue
-            noise = 1e-14 * (1 + abs(ends[0])) / h
-            assert abs(float(slope - (ends[0] - ends[1]) / (2 * h))) < 1e-6 * abs(slope) + 30 * noise, (x, i)
+    x = jnp.array([0, 1, 2, 8, 15, 30])
+
+    @jax.jit
+    def run(*t):
+        (cdf, survival), pull = jax.vjp(lambda *t: (law(*t).log_cdf(x), law(*t).log_survival(x)), *t)
+        ones, zeros = jnp.ones_like(cdf), jnp.zeros_like(cdf)
+        return (cdf, survival), (pull((ones, zeros)), pull((zeros, ones)))
+
+    at = [jnp.full(x.shape, a) for a in at]
+    values, slopes = run(*at)
+    h = 1e-5
+    for i in range(len(at)):
+        up, _ = run(*(a + h * (i == j) for j, a in enumerate(at)))
+        down, _ = run(*(a - h * (i == j) for j, a in enumerate(at)))
+        for side in (0, 1):
+            slope, finite = slopes[side][i], np.isfinite(values[side])
+            assert np.all(np.isfinite(slope))
+            difference = np.where(finite, up[side] - down[side], 0) / (2 * h)
+            noise = 1e-14 * (1 + np.abs(values[side])) / h
+            assert np.all(np.abs(slope - difference)[finite] < (1e-6 * np.abs(slope) + 30 * noise)[finite])
 
 
 def test_tails_below_the_smallest_float():

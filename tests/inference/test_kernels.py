@@ -83,12 +83,12 @@ def test_parameters_and_data_keep_their_joint_law(name, key):
 
 
 def mutated(module, old, new):
-    """Return a copy of a kernel's `step` with a planted bug: its source with `old` replaced by `new`."""
+    """Return the names of a kernel with a planted bug: its source with `old` replaced by `new`."""
     source = inspect.getsource(module)
     assert source.count(old) == 1
     space = {"__name__": "mutant"}
     exec(compile(source.replace(old, new), module.__name__, "exec"), space)  # noqa: S102
-    return space["step"]
+    return space
 
 
 WRONG_SIGN = {
@@ -96,28 +96,28 @@ WRONG_SIGN = {
     "nuts": ("jnp.exp(jnp.minimum(-error, 80))", "jnp.exp(jnp.minimum(error, 80))"),
     "metropolis": ("proposal.log_density - state.log_density", "state.log_density - proposal.log_density"),
 }
-BUGS = [("metropolis", "scale"), ("metropolis", "volume"), ("hmc", "scale"), ("hmc", "volume")]
-BUGS += [(name, "sign") for name in KERNELS]
+BUGS = [("metropolis", "scale"), ("metropolis", "volume"), ("hmc", "scale"), *((name, "sign") for name in KERNELS)]
 
 
-@pytest.mark.false_alarm(1e-12)
+@pytest.mark.false_alarm(1e-8)
 @pytest.mark.parametrize(("name", "bug"), BUGS)
 def test_a_planted_bug_is_seen_with_each_of_twenty_seeds(name, bug, seed):
     """A scale 2 percent off, a missing volume term, a wrong sign in the acceptance: each gives |z| beyond the limit.
 
-    A bug is expected at |z| of 9 or more, so that one of the twenty stays below 5.9 by chance once in 10^3 runs at most
-    for the smallest (the scale) and practically never for the others.
+    The smallest, the scale, is expected at |z| = 12.3 and must pass 6.03, which is 6.2 standard deviations below: one of
+    twenty seeds misses it once in a hundred million runs. The others are expected beyond 16.
     """
     kernel, settings = KERNELS[name]
-    step, density = kernel.step, joint
+    step, init, density = kernel.step, kernel.init, joint
     if bug == "sign":
-        step = mutated(kernel, *WRONG_SIGN[name])
+        mutant = mutated(kernel, *WRONG_SIGN[name])
+        step, init = mutant["step"], mutant["init"]
     elif bug == "scale":
         density = lambda q, y: joint(q, y, scale_error=1.02)  # noqa: E731
     else:
         density = lambda q, y: joint(q, y, volume=False)  # noqa: E731
-    pairs = {"scale": 30_000, "volume": 4000, "sign": 4000}[bug]
-    run = jax.jit(lambda key: geweke(step, kernel.init, settings, density, key, pairs, 20))
+    pairs = {"scale": 30_000, "volume": 2000, "sign": 1000}[bug]
+    run = jax.jit(lambda key: geweke(step, init, settings, density, key, pairs, 20))
     keys = jax.random.split(jax.random.key(seed), 20)
     scores = [largest(run(key)) for key in keys]
     assert min(scores) > limit(1e-8, 6), scores
@@ -154,7 +154,7 @@ def test_a_state_not_yet_evaluated_is_evaluated_in_place(name, key):
     state, info = kernel.step(key, density, settings, kernel.unevaluated(position))
     expected = kernel.init(density, position)
     for got, right in zip(jax.tree.leaves(state), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_array_equal(got, right)
+        np.testing.assert_allclose(got, right, rtol=1e-6)
     assert info.gradients == 1
     assert not getattr(info, "diverging", False)
 
