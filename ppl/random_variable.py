@@ -127,6 +127,8 @@ class RandomVariable:
             parameter = getattr(self, name)
             if parameter is not None:
                 set_field(name, self._checked(name, parameter))
+            elif self.domain.get(name) is not None and getattr(type(self), name, 0) is not None:
+                raise ModelError(f"{self._label()}: {name} must be a number or an array, not None")
         self.check()
         set_field("shape", self._whole_shape())
         for name, parameter in self.parameters.items():
@@ -206,7 +208,9 @@ class RandomVariable:
                 first = " ".join(np.array2string(first, precision=6, separator=", ", threshold=20).split())
                 raise ModelError(f"{self._label()}: {name} must be {domain.words}, but is {first}")
             worst = np.asarray(outside).ravel()[0]
-            raise ModelError(f"{self._label()}: {name} must be {domain.words}, but is {worst:.6g}")
+            error = ModelError(f"{self._label()}: {name} must be {domain.words}, but is {worst:.6g}")
+            error.parameter = (self._label(), name, parameter, domain)
+            raise error
 
     def _batch_shapes(self):
         """Return the batch shape of each parameter by name; wrappers override it."""
@@ -231,7 +235,9 @@ class RandomVariable:
             batch = np.broadcast_shapes(*shapes.values())
         except ValueError:
             given = ", ".join(f"{n} {getattr(getattr(self, n, None), 'shape', s)}" for n, s in shapes.items())
-            raise ModelError(f"{self._label()}: the parameters do not fit each other: {given}") from None
+            raise ModelError(
+                f"{self._label()}: the parameters do not fit each other: {given}. Give them one shape; axes of length 1 are shared"
+            ) from None
         event = tuple(self.event_shape)
         if self.shape is None:
             return tuple(batch) + event
@@ -239,9 +245,11 @@ class RandomVariable:
             shape = (self.shape,) if isinstance(self.shape, int | np.integer) else tuple(self.shape)
             shape = tuple(int(n) for n in shape)
         except (TypeError, jax.errors.ConcretizationTypeError):
+            lengths = self.shape if isinstance(self.shape, tuple | list) else (self.shape,)
+            given = ", ".join("?" if isinstance(n, jax.Array) else str(n) for n in lengths)
             raise ModelError(
-                f"{self._label()}: shape={self.shape} must be known when the model is traced: use `x.shape` of an array, "
-                "or a Python int in `data`"
+                f"{self._label()}: shape=({given}) must be whole numbers that are known when the model is traced: use `x.shape` "
+                "of an array, or a Python int in `data`"
             ) from None
         lead = shape[: len(shape) - len(event)]
         fits = len(shape) >= len(event) and shape[len(lead) :] == event
@@ -253,7 +261,10 @@ class RandomVariable:
         if not fits:
             given = ", ".join(f"{n} {getattr(getattr(self, n, None), 'shape', s)}" for n, s in shapes.items())
             one = f" (one draw has shape {event})" if event else ""
-            raise ModelError(f"{self._label()}: the parameters do not fit shape={shape}{one}: {given}")
+            raise ModelError(
+                f"{self._label()}: the parameters do not fit shape={shape}{one}: {given}. Leave shape= out, or give parameters "
+                "that it can hold"
+            )
         return shape
 
     def __repr__(self):

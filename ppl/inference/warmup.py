@@ -226,7 +226,7 @@ def lengths(tuning):
     where whole times give a fifth.) Before anything is measured all are `UNTUNED_STEPS`; a ring that is not yet full
     repeats.
     """
-    entry = np.arange(MEMORY)
+    entry = np.arange(MEMORY, dtype=np.int32)
     part = jnp.asarray((1 + (entry * 0.618034) % 1) / 3, tuning.times.dtype)
     times = tuning.times[entry % jnp.clip(tuning.measured, 1, MEMORY)]
     steps = jnp.ceil(part * times / tuning.step_size)

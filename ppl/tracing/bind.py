@@ -184,11 +184,6 @@ def bind(model: Callable[..., Any], data: Mapping[str, Any] | None = None) -> "B
     dataclasses.replace(
         parts, nans={n: c for n, c in parts.nans.items() if not _left_out(structure, arrays, n)}
     ).check_names(names)
-    for name in parts.observed:
-        if name in structure.derived:
-            raise ModelError(
-                f"data has {name!r}, which is derived from other variables: observe those, or leave it out"
-            )
     return Bound(structure, arrays, parts)
 
 

@@ -137,6 +137,7 @@ class Handled:
     names: tuple = ()
 
     def __call__(self, *args, **kwargs):
+        """Return the running model."""
         program = self.model(*args, **kwargs)
         if not hasattr(program, "send"):
             refuse_model(self.model, program)
@@ -245,12 +246,13 @@ def checked(request, program):
             )
         return Foreign(request, name=request.name)
     raise ModelError(
-        f"yielded {_describe(request)}, which is no random variable. A model yields random variables and returns "
+        f"yielded {describe(request)}, which is no random variable. A model yields random variables and returns "
         "everything else; to record a value, yield Deterministic(value, name=...)"
     )
 
 
-def _describe(x):
+def describe(x):
+    """Return what something is in a few characters, for messages."""
     if x is None:
         return "nothing (None)"
     if isinstance(x, jax.Array):

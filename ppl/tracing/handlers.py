@@ -111,7 +111,9 @@ def mask(model: Callable[..., Any], masks: Mapping[str, Any] | None = None, /, *
         if rv.name in masks:
             keep = jnp.asarray(masks[rv.name])
             if keep.dtype != bool:
-                raise ModelError(f"{rv._label()}: a mask is an array of bools (True: keep), but has dtype {keep.dtype}")
+                raise ModelError(
+                    f"{rv._label()}: a mask is an array of bools (True: keep), but has dtype {keep.dtype}: write mask != 0"
+                )
             rv = rv.replace(weight=_product(rv, keep))
         return (yield rv)
 
@@ -131,7 +133,8 @@ def _product(rv, weight):
         weight = weight[tuple(index for index, _ in rv.loops)]
     if weight.shape not in ((), rv.batch_shape):
         raise ModelError(
-            f"{rv._label()} has log densities of shape {rv.batch_shape}, but a weight of shape {weight.shape}"
+            f"{rv._label()} has log densities of shape {rv.batch_shape}, but a weight of shape {weight.shape}: give one number, "
+            "or one for each"
         )
     return weight.astype(jnp.result_type(float)) * rv.weight
 

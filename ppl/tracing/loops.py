@@ -21,7 +21,7 @@ import numpy as np
 from jax import lax
 
 from ppl.errors import ModelError
-from ppl.tracing.handle import Program, handle, model_name, pass_on
+from ppl.tracing.handle import Program, describe, handle, model_name, pass_on
 from ppl.tracing.programs import Context, run_block
 
 
@@ -78,7 +78,8 @@ class _Loop(Program):
                 if length is None or length > self.steps or ctx.complete:
                     raise ModelError(
                         f"{name!r} runs over the {self.steps} steps of {self.name!r}, but was given "
-                        f"{'a single number' if length is None else f'{length} steps'}"
+                        f"{'a single number' if length is None else f'{length} steps'}: "
+                        "give one value a step, or change how many steps there are"
                     )
                 rest = jnp.zeros((self.steps - length, *value.shape[1:]), value.dtype)
                 given[field][name] = jnp.concatenate([value, rest])
@@ -127,7 +128,7 @@ class _Loop(Program):
         except TypeError:
             raise ModelError(
                 f"{self._label()}: what a step returns is stacked, so it must be arrays, but {model_name(self.function)!r} "
-                f"returned {out!r}"
+                f"returned {describe(out)}"
             ) from None
 
 
@@ -179,7 +180,7 @@ class Scan(_Loop):
         """Return the second part of what a step returned."""
         if not isinstance(result, tuple) or len(result) != 2:
             raise ModelError(
-                f"{self._label()}: a step returns a pair, `return carry, out`, but {model_name(self.step)!r} returned {result!r}"
+                f"{self._label()}: a step returns a pair, `return carry, out`, but {model_name(self.step)!r} returned {describe(result)}"
             )
         return self.stackable(result[1])
 

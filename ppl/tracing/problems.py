@@ -26,7 +26,7 @@ def first_problem(model, arguments, ctx):
     try:
         _, sites = run(model, arguments, dataclasses.replace(ctx, watch=watch))
     except ModelError as e:
-        return str(e)
+        return _parameter(*e.parameter) if hasattr(e, "parameter") else str(e)
     except (ArithmeticError, TypeError) as e:
         return f"{type(e).__name__}: {e}"
     for name, site in sites.items():
@@ -40,21 +40,20 @@ def first_problem(model, arguments, ctx):
     return found[0] if found else None
 
 
+def _parameter(label, name, known, domain):
+    """Describe a parameter outside of its domain."""
+    is_below = np.all(domain.contains_numpy(np.asarray(known.max()))) if known.ndim and not domain.event_ndim else False
+    words = f"has minimum {known.min():.6g}" if is_below else f"has maximum {known.max():.6g}"
+    if not known.ndim or np.isnan(known).any():
+        words = f"is {known.ravel()[np.argmax(np.isnan(known))]:.6g}"
+    meant = f". Was {INSTEAD[domain]}(...) meant?" if domain in INSTEAD else ""
+    return f"{label}, whose {name} {words}; it must be {domain.words}{meant}"
+
+
 def _problem(rv, value, log_prob, bad):
     """Describe a variable whose log density is not finite where `bad`."""
     parameters = {n: concrete(p) for n, p in rv.parameters.items() if rv.domain.get(n) is not None}
     parameters = {n: p for n, p in parameters.items() if p is not None and p.size}
-    for name, known in parameters.items():
-        domain = rv.domain[name]
-        if np.isnan(known).any():
-            return f"{rv._label()}, whose {name} is nan{_where(np.argwhere(np.isnan(known))[0])}"
-        if not np.all(domain.contains_numpy(known)):
-            below = known.min() if np.all(domain.contains_numpy(known.max(keepdims=True))) else None
-            words = f"minimum {below:.6g}" if below is not None else f"maximum {known.max():.6g}"
-            if known.ndim == 0 or domain.event_ndim:
-                words = f"value {np.array2string(known, precision=6, separator=', ', threshold=6)}"
-            meant = f". Was {INSTEAD[domain]}(...) meant?" if domain in INSTEAD else ""
-            return f"{rv._label()}, whose {name} has {words}; it must be {domain.words}{meant}"
     index = tuple(int(i) for i in np.argwhere(bad)[0])
     given = "".join(f", {n} {_at(p, index)}" for n, p in parameters.items())
     shown = value[index] if value.ndim else value

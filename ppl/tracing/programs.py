@@ -230,7 +230,8 @@ def run(model, arguments, ctx):
         if isinstance(returned, RandomVariable):
             refuse_model(model, returned)
     except ModelError as e:
-        raise e.with_traceback(own_line(e.__traceback__))
+        e.__traceback__ = own_line(e.__traceback__)
+        raise
     return returned, sites
 
 

@@ -25,7 +25,6 @@ UNKNOWN = (
     jax.errors.ConcretizationTypeError,  # a branch, bool(x), float(x), a shape
     jax.errors.TracerArrayConversionError,  # a numpy function
     jax.errors.TracerIntegerConversionError,  # a Python index, range(n)
-    jax.errors.UnexpectedTracerError,  # kept from an earlier run
 )
 CALLS = ("CALL", "CALL_KW", "CALL_FUNCTION_EX")
 
@@ -54,12 +53,7 @@ def explain(error):
     """Add a note to an error of jax or Python whose text does not say what to write in a model."""
     if any(note.startswith("ppl:") for note in getattr(error, "__notes__", ())):
         return
-    if isinstance(error, jax.errors.UnexpectedTracerError):
-        error.add_note(
-            "ppl: a value was kept from an earlier run of a model or of a loop's step: return it from the model, or read it "
-            "from ppl.trace(model, data)."
-        )
-    elif isinstance(error, UNKNOWN):
+    if isinstance(error, UNKNOWN):
         error.add_note(
             "ppl: values are unknown when the model is compiled: use jnp.where in place of a branch, jnp in place of numpy, "
             "or pass what decides as a Python bool, int or string in `data`."

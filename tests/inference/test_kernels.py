@@ -74,9 +74,9 @@ def limit(rate, count):
 @pytest.mark.false_alarm(1e-7)
 @pytest.mark.parametrize("name", KERNELS)
 def test_parameters_and_data_keep_their_joint_law(name, key):
-    """Successive-conditional against marginal-conditional; sees a shift of 0.04 standard deviations of any moment."""
+    """Successive-conditional against marginal-conditional; sees a shift of 0.06 to 0.11 standard deviations."""
     kernel, settings = KERNELS[name]
-    pairs = 4000 if name == "nuts" else 20_000
+    pairs = 3000 if name == "nuts" else 10_000
     run = jax.jit(lambda key: geweke(kernel.step, kernel.init, settings, joint, key, pairs, 20))
     # A tenth of the rate, since the tails of means of 4000 squares are a little wider than normal.
     assert largest(run(key)) < limit(1e-8, 6)
@@ -126,7 +126,7 @@ def test_a_planted_bug_is_seen_with_each_of_twenty_seeds(name, bug, seed):
 @pytest.mark.false_alarm(1e-8)
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_correlated_gaussian_is_left_as_it_is(name, key):
-    """Exact starts, 20 transitions, exact moments; sees 3 percent of a standard deviation or of a covariance."""
+    """Exact starts, 20 transitions, exact moments; sees an error of 4 to 9 percent in any moment."""
     kernel, settings = KERNELS[name]
     factor = jnp.array([[1.0, 0.0], [0.8, 0.6]])
     precision = jnp.linalg.inv(factor @ factor.T)
@@ -141,7 +141,7 @@ def test_a_correlated_gaussian_is_left_as_it_is(name, key):
         q = jax.lax.scan(turn, state, jax.random.split(rest, 20))[0].position
         return jnp.stack([q[0], q[1], q[0] ** 2 - 1, q[1] ** 2 - 1, q[0] * q[1] - 0.8])
 
-    count = 20_000
+    count = 5000 if name == "nuts" else 20_000
     values = jax.jit(jax.vmap(one))(jax.random.split(key, count))
     assert largest(jnp.sqrt(count) * jnp.mean(values, 0) / jnp.std(values, 0)) < limit(1e-9, 5)
 
