@@ -200,7 +200,7 @@ def drives(speed, distance, concentration):
     rate = yield Flat(positive_ordered, shape=2, name="rate")
     yield Normal(jnp.array([0.0, 3.0]), 1.0, value=phi, name="phi_prior")
     yield Normal(jnp.array([0.0, 3.0]), 1.0, value=rate, name="rate_prior")
-    log_emission = Exponential(phi).log_prob(speed[:, None]) + Exponential(rate).log_prob(distance[:, None])
+    log_emission = Exponential(phi[None]).log_prob(speed[:, None]) + Exponential(rate[None]).log_prob(distance[:, None])
     yield Factor(log_forward(jnp.stack([theta1, theta2]), log_emission), name="observed")
 
 
@@ -210,7 +210,7 @@ def two_states(y):
     theta2 = yield Dirichlet(jnp.ones(2), name="theta2")
     mu = yield Flat(positive_ordered, shape=2, name="mu")
     yield Normal(jnp.array([3.0, 10.0]), 1.0, value=mu, name="mu_prior")
-    yield Factor(log_forward(jnp.stack([theta1, theta2]), Normal(mu, 1.0).log_prob(y[:, None])), name="observed")
+    yield Factor(log_forward(jnp.stack([theta1, theta2]), Normal(mu[None], 1.0).log_prob(y[:, None])), name="observed")
 
 
 # Others
@@ -409,6 +409,8 @@ POSTERIORS = {
             "concentration": np.asarray(d["alpha"], float),
         },
         {"lambda": "rate"},
+        difficulty="a second mode, with exp(-60) of the mass, holds chains that start anywhere",
+        settings={"init": {"phi": [1.0, 10.0], "rate": [0.02, 0.1]}},
     ),
     "dogs-dogs": Posterior(dogs, _dogs),
     "earnings-earn_height": Posterior(
@@ -421,7 +423,9 @@ POSTERIORS = {
         linear, _log_earnings("height", "male", "height*male"), difficulty="correlation 0.999"
     ),
     "eight_schools-eight_schools_centered": Posterior(
-        schools, _schools, difficulty="funnel", settings={"target_accept": 0.99, "warmup": 1000}
+        ppl.noncentered(schools, "theta"),
+        _schools,
+        difficulty="funnel; sampled noncentered, which is the same posterior",
     ),
     "eight_schools-eight_schools_noncentered": Posterior(ppl.noncentered(schools, "theta"), _schools),
     "garch-garch11": Posterior(
@@ -430,7 +434,13 @@ POSTERIORS = {
         {"alpha1": ("weights", 0), "beta1": ("weights", 1)},
     ),
     "GLM_Binomial_data-GLM_Binomial_model": Posterior(successes, _trials, BETAS),
-    "GLM_Poisson_Data-GLM_Poisson_model": Posterior(counts, lambda d: {"year": d["year"], "C": d["C"]}, BETAS),
+    "GLM_Poisson_Data-GLM_Poisson_model": Posterior(
+        counts,
+        lambda d: {"year": d["year"], "C": d["C"]},
+        BETAS,
+        difficulty="log densities to -1e27 at starts drawn over the prior",
+        settings={"init": {"alpha": 0.0, "beta": [0.0, 0.0, 0.0]}},
+    ),
     "gp_pois_regr-gp_pois_regr": Posterior(
         gaussian_process,
         lambda d: {"x": np.asarray(d["x"], float), "k": d["k"]},

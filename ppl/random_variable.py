@@ -188,6 +188,10 @@ class RandomVariable:
                     f"{self._label()}: {name} must be a number or an array, not {type(parameter).__name__}"
                 )
             parameter = jnp.asarray(parameter)
+        if isinstance(parameter, jax.Array) and not (
+            jnp.issubdtype(parameter.dtype, jnp.number) or parameter.dtype == bool
+        ):
+            raise ModelError(f"{self._label()}: {name} must be numbers, but has dtype {parameter.dtype}")
         known = concrete(parameter)
         if known is not None:
             self._check_domain(name, known, domain)

@@ -34,6 +34,7 @@ GOOD = {
     "k": np.array([1, 2]),
     "s/z": np.zeros(2, np.float32),
 }
+DOWNSTREAM = {"x": ("'y'",), "n": ("'s'", "'s/z'"), "b": ("'k'",)}  # who meets a bad value first
 NAMES = ("x", "n", "y", "k", "s/z", "b")
 
 
@@ -147,7 +148,7 @@ def test_broken_data_give_a_result_or_an_error_that_names_the_entry(block):
             attempt(rng, data)
         except (ModelError, DataError, StartError) as e:
             text = str(e)
-            named = {"x": ("'x'", "'y'"), "n": ("'n'", "'s'", "'s/z'")}.get(name, (repr(name),))
+            named = (repr(name), *DOWNSTREAM.get(name, ()))
             assert any(n in text for n in named), f"{kind} in {name!r}: {text}"
             assert len(text) < 600
         except Exception as e:

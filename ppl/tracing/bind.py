@@ -17,7 +17,7 @@ from ppl.errors import ModelError, listed
 from ppl.tracing.entries import Parts, is_leaf, split
 from ppl.tracing.entries import signature as signature
 from ppl.tracing.handle import model_name
-from ppl.tracing.programs import Context, as_key, discrete_latent, run, total
+from ppl.tracing.programs import Context, as_key, discrete_latent, run, run_parts, total
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,21 +180,11 @@ def bind(model: Callable[..., Any], data: Mapping[str, Any] | None = None) -> "B
             structure = _structures.setdefault(key, structure)
             while len(_structures) > 32:
                 del _structures[next(iter(_structures))]
-    names = dict.fromkeys(structure.families)
-    dataclasses.replace(
-        parts, nans={n: c for n, c in parts.nans.items() if not _left_out(structure, arrays, n)}
-    ).check_names(names)
+    if parts.nans:
+        run_parts(structure.model, parts, Context(data=parts.observed, missing=parts.missing, key=as_key(0)))
+    else:
+        parts.check_names(structure.families)
     return Bound(structure, arrays, parts)
-
-
-def _left_out(structure, arrays, name):
-    """Tell whether each nan of an observed variable has weight 0, by running the model once: its terms are then exactly 0."""
-    _, sites = structure.run(arrays, key=as_key(0))
-    if name not in sites:
-        return True  # refused for its name
-    log_prob = np.asarray(sites[name].log_prob)
-    gone = np.isnan(np.asarray(arrays[f"={name}"])).reshape(*log_prob.shape, -1).any(-1)
-    return not np.any(log_prob[gone])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -31,7 +31,7 @@ class Parts:
     nans: dict  # observed name -> how many nan
 
     def check_names(self, sites):
-        """Refuse observed names that are no random variables, and nan where the density would see it."""
+        """Refuse observed names that are no random variables, and nan where the density sees it."""
         for name in self.observed:
             if name in sites:
                 continue
@@ -42,11 +42,20 @@ class Parts:
                 f"data has {name!r}, which is neither an argument of `{model_name(self.model)}` nor one of its random variables "
                 f"({listed(sites) or 'it has none'}).{close or ' Is its `yield` missing?'}"
             )
-        for name, count in self.nans.items():
-            raise DataError(
-                f"data[{name!r}] holds {count} nan of {np.size(self.observed[name])} values: say which entries are missing with "
-                f"np.ma.masked_invalid(...), which makes them latent, or leave them out with ppl.mask(model, {name}=...)"
-            )
+        for name in self.nans:
+            log_prob = sites[name].log_prob
+            if log_prob is None or isinstance(log_prob, jax.Array) and concrete(log_prob) is None:
+                continue
+            gone = np.isnan(np.asarray(self.observed[name])).reshape(*log_prob.shape, -1).any(-1)
+            if np.any(np.asarray(log_prob)[gone]):  # a term of weight 0 is exactly 0
+                self.refuse_nan(name)
+
+    def refuse_nan(self, name):
+        """Refuse the nan in one observed variable."""
+        raise DataError(
+            f"data[{name!r}] holds {self.nans[name]} nan of {np.size(self.observed[name])} values: say which entries are missing "
+            f"with np.ma.masked_invalid(...), which makes them latent, or leave them out with ppl.mask(model, {name}=...)"
+        )
 
 
 def signature(model):
@@ -126,6 +135,8 @@ def unlabelled(value):
 
 def is_leaf(x):
     """Treat lists and tuples of numbers as arrays, except tuples of ints, which are structure."""
+    if hasattr(x, "__next__"):
+        return True
     if isinstance(x, list):
         return not any(isinstance(i, dict) for i in x)
     return x is None or (isinstance(x, tuple) and all(isinstance(i, int | str) for i in x))
@@ -165,7 +176,9 @@ def as_array(label, value):
             f"{label} has dtype {array.dtype}, not numbers: give an array of floats, ints or bools"
             + (" (codes of categories, for example)" if array.dtype.kind in "US" else "")
         )
-    target = jax.dtypes.canonicalize_dtype(array.dtype).newbyteorder("=")
+    target = jax.dtypes.canonicalize_dtype(array.dtype.newbyteorder("="))
+    if target == np.float16:
+        target = np.dtype(jnp.result_type(float))  # half precision is for storage
     if array.dtype.kind in "iu" and array.size and array.dtype != target:
         limit = np.iinfo(target)
         if array.max() > limit.max or array.min() < limit.min:

@@ -235,6 +235,18 @@ def run(model, arguments, ctx):
     return returned, sites
 
 
+def run_parts(model, parts, ctx):
+    """Run a model with sorted data, and compare the data's names and its nan with what the model had."""
+    try:
+        returned, sites = run(model, parts.arguments, ctx)
+    except ModelError as e:
+        for name in parts.nans:  # the likely cause
+            parts.refuse_nan(name)
+        raise e
+    parts.check_names(sites)
+    return returned, sites
+
+
 def total(sites, volume):
     """Return the joint log density: the sum of all log densities, and of the volume terms if asked for."""
     terms = [jnp.sum(site.log_prob) for site in sites.values() if site.log_prob is not None]
@@ -303,8 +315,7 @@ def trace(
     parts = split(model, data)
     values = _given(values or {}, parts)
     ctx = Context(data=parts.observed, missing=parts.missing, values=values, key=as_key(key))
-    returned, sites = run(model, parts.arguments, ctx)
-    parts.check_names(sites)
+    returned, sites = run_parts(model, parts, ctx)
     _known(values, sites, model)
     return Trace(sites, returned)
 
@@ -329,9 +340,8 @@ def _known(values, sites, model):
 def sample(model: Callable[..., Any], key: Any = 0, data: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Draw every variable of a model that `data` does not fix: `{name: value}`, deterministic values included."""
     parts = split(model, data)
-    ctx = Context(data=parts.observed, missing=parts.missing, key=as_key(key), density=False)
-    _, sites = run(model, parts.arguments, ctx)
-    parts.check_names(sites)
+    ctx = Context(data=parts.observed, missing=parts.missing, key=as_key(key), density=bool(parts.nans))
+    _, sites = run_parts(model, parts, ctx)
     return {name: site.value for name, site in sites.items()}
 
 
@@ -349,7 +359,6 @@ def log_joint(
     """
     parts = split(model, data)
     values = _given(values, parts)
-    _, sites = run(model, parts.arguments, Context(data=parts.observed, missing=parts.missing, values=values))
-    parts.check_names(sites)
+    _, sites = run_parts(model, parts, Context(data=parts.observed, missing=parts.missing, values=values))
     _known(values, sites, model)
     return total(sites, volume)
