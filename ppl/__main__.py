@@ -130,7 +130,7 @@ def main(words=None):
         prog="python -m ppl", description="Sample eight schools; print a table and save a picture.", allow_abbrev=False
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
-    parser.add_argument("--seed", type=int, default=2, help="seed of the draws (2)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the draws (0)")
     parser.add_argument("--plot", metavar="FILE", default="eight_schools.png", help="the picture (eight_schools.png)")
     commands = parser.add_subparsers(metavar="COMMAND")
     saved = commands.add_parser("summary", help="print the table of a saved result")
