@@ -448,7 +448,12 @@ POSTERIORS = {
         settings={"target_accept": 0.95},
     ),
     "hmm_example-hmm_example": Posterior(two_states, lambda d: {"y": np.asarray(d["y"])}),
-    "hudson_lynx_hare-lotka_volterra": Posterior(lotka_volterra, _pelts),
+    "hudson_lynx_hare-lotka_volterra": Posterior(
+        lotka_volterra,
+        _pelts,
+        difficulty="other modes with wild rates, reached from starts far from the prior's means",
+        settings={"init": {"theta": [1.0, 0.05, 1.0, 0.05], "z_init": [10.0, 10.0]}},
+    ),
     "irt_2pl-irt_2pl": Posterior(item_response, lambda d: {"items": d["I"], "persons": d["J"], "y": d["y"]}),
     "kidiq-kidscore_interaction": Posterior(
         linear_half_cauchy, _kids("mom_hs", "mom_iq", "mom_hs*mom_iq"), difficulty="scales from 0.1 to 15, correlated"

@@ -80,6 +80,7 @@ class RandomVariable:
     event_ndim: ClassVar[int] = 0  # how many of the last axes of a value are one draw
     location_scale: ClassVar[bool] = False  # value = loc + scale * (a draw with loc 0 and scale 1)
     parameter_names: ClassVar[tuple] = ()
+    inside: ClassVar[bool] = False  # set on a copy that is evaluated only at values known to lie in the support
 
     @property
     def event_shape(self):
@@ -331,16 +332,19 @@ def _reshaped(rv, value):
     return f"pass {name}[{', '.join(index)}], or "
 
 
-def weighted_log_prob(rv, x):
+def weighted_log_prob(rv, x, inside=False):
     """Return `weight * log_prob(x)`, of `rv.batch_shape`; entries of weight 0 never enter, not even through a gradient."""
+    if inside:
+        known = object.__new__(type(rv))
+        known.__dict__.update(rv.__dict__, inside=True)
+        rv = known
     if isinstance(rv.weight, int | float):
         return (
             rv.log_prob(x) if rv.weight == 1 else rv.weight * rv.log_prob(x) if rv.weight else jnp.zeros(rv.batch_shape)
         )
     weight = jnp.broadcast_to(jnp.asarray(rv.weight), rv.batch_shape)
     kept = weight != 0
-    inside = kept.reshape(kept.shape + (1,) * rv.event_ndim)
-    x = jnp.where(inside, x, rv.support.feasible(x))
+    x = jnp.where(kept.reshape(kept.shape + (1,) * rv.event_ndim), x, rv.support.feasible(x))
     log_prob = rv.log_prob(x)
     return jnp.where(kept, weight.astype(log_prob.dtype) * log_prob, jnp.zeros((), log_prob.dtype))
 

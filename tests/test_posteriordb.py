@@ -41,9 +41,7 @@ FAST = [
     ("eight_schools-eight_schools_noncentered", "hmc"),
     ("garch-garch11", "nuts"),
     ("GLM_Binomial_data-GLM_Binomial_model", "hmc"),
-    ("gp_pois_regr-gp_pois_regr", "nuts"),
     ("kidiq_with_mom_work-kidscore_interaction_z", "hmc"),
-    ("low_dim_gauss_mix-low_dim_gauss_mix", "nuts"),
     ("nes_logit_data-nes_logit_model", "nuts"),
     ("sblri-blr", "hmc"),
 ]

@@ -39,6 +39,8 @@ class Bernoulli(RandomVariable):
         return jax.random.bernoulli(key, self._chance.success, self.shape).astype(self.dtype)
 
     def log_prob(self, x):
+        if self.inside and self.logits is not None:
+            return -softplus(jnp.where(x == 1, -self.logits, self.logits))
         dtype = (self.probs if self.logits is None else self.logits).dtype
         x, inside = whole(x, dtype)
         if self.logits is not None:

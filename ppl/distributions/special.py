@@ -34,6 +34,8 @@ def on_support(rv, x, member, log_density):
     Outside, `log_density` is given `member`, any number of the support: nothing it does there can become nan.
     """
     x = as_float(x)
+    if rv.inside:
+        return log_density(x)
     inside = rv.support.contains(x)
     return jnp.where(inside, log_density(jnp.where(inside, x, member)), -jnp.inf)
 

@@ -147,6 +147,12 @@ def _write(path, content):
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
+    if os.name == "posix":  # make the new name last through a power failure
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _read(path):

@@ -4,6 +4,7 @@ The latent variables, the map between their natural values and free space, and t
 position and of the data, so that new data of equal shape needs no new trace. `entries.split` has sorted the data before.
 """
 
+import copy
 import dataclasses
 import threading
 from collections.abc import Callable, Mapping
@@ -14,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ppl.errors import ModelError, listed
+from ppl.random_variable import concrete
+from ppl.supports import Support
 from ppl.tracing.entries import Parts, is_leaf, split
 from ppl.tracing.entries import signature as signature
 from ppl.tracing.handle import model_name
@@ -36,15 +39,19 @@ class Structure:
     def __init__(self, model, static, shapes, observed, missing):
         self.model, self.static, self.observed_names = model, static, observed
         self.missing = missing  # name -> indices of missing entries, concrete
-        self.compiled = {}
+        self.compiled, self.inside, self._variants = {}, frozenset(), {}
         float_dtype = jnp.result_type(float)
 
         def look(arrays):
-            _, sites = run(model, *self.given(arrays, shapes=True, density=False))
+            _, sites = run(model, *self.given(arrays, shapes=True, density=False, watch=watch))
             order[:] = list(sites)  # jax sorts the keys of a dict
             return sites
 
-        order = []
+        def watch(rv, value, log_prob):
+            if isinstance(getattr(type(rv), "support", None), Support):
+                self.supports[rv.name] = rv.support
+
+        order, self.supports = [], {}  # supports that do not depend on parameters
         sites = jax.eval_shape(look, shapes)
         sites = {name: sites[name] for name in order}
         self.latents, self.derived = {}, {}
@@ -63,6 +70,17 @@ class Structure:
         self.families = {n: s.family for n, s in sites.items()}
         self.observed = tuple(n for n, s in sites.items() if s.role == "observed")
 
+    def knowing(self, arrays):
+        """Return the structure for these observed values: where all of them lie in their supports, nothing looks again."""
+        inside = frozenset(n for n in self.observed if n in self.supports and _all_inside(self.supports[n], arrays.get(f"={n}")))
+        if not inside:
+            return self
+        if inside not in self._variants:
+            variant = copy.copy(self)
+            variant.compiled, variant.inside = {}, inside
+            self._variants.setdefault(inside, variant)
+        return self._variants[inside]
+
     def given(self, arrays, **ctx):
         """Return the model's arguments and a Context for these data arrays."""
         arguments, observed = join(self.static, arrays)
@@ -76,7 +94,7 @@ class Structure:
                     given = jnp.asarray(ctx[field][name])
                     whole = jnp.zeros(gone.shape, given.dtype).at[index].set(given)
                     ctx[field] = {**ctx[field], name: whole}
-        return arguments, Context(data=observed, missing=missing, **ctx)
+        return arguments, Context(data=observed, missing=missing, inside=self.inside, **ctx)
 
     def run(self, arrays, **ctx):
         """Run the model: `(returned, sites)`. Keywords are those of `Context`."""
@@ -113,6 +131,12 @@ class Structure:
         _, sites = self.run(arrays, values=values, free=rest)
         free = {n: self.part(n, sites[n].free) for n in position}
         return free, {n: jnp.all(sites[n].inside) for n in values}
+
+
+def _all_inside(support, value):
+    """Tell whether a value is known, and each of its draws lies in a support."""
+    known = None if value is None else concrete(value)
+    return known is not None and bool(np.all(support.contains_numpy(known)))
 
 
 def join(static, arrays):
@@ -184,7 +208,7 @@ def bind(model: Callable[..., Any], data: Mapping[str, Any] | None = None) -> "B
         run_parts(structure.model, parts, Context(data=parts.observed, missing=parts.missing, key=as_key(0)))
     else:
         parts.check_names(structure.families)
-    return Bound(structure, arrays, parts)
+    return Bound(structure.knowing(arrays), arrays, parts)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -41,6 +41,7 @@ class Context:
     key: Any = None  # for drawing what is not given
     shapes: bool = False  # stand any member of the support in for what is not given: for finding names and shapes
     density: bool = True  # whether log densities are wanted
+    inside: frozenset = frozenset()  # observed names whose values are known to lie in their supports
     watch: Any = None  # called with each variable, its value and its log density
 
     GIVEN = ("data", "values", "free", "missing", "present")
@@ -158,7 +159,8 @@ def answer(rv, ctx):
     value = place(value, _step_sharding(rv), rv._label())
     log_prob = None
     if ctx.density and role != "derived":
-        log_prob = weighted_log_prob(rv, value)
+        mapped = name in ctx.free and role == "latent"
+        log_prob = weighted_log_prob(rv, value, mapped or (name in ctx.inside and name in ctx.data))
     if ctx.watch is not None:
         ctx.watch(rv, value, log_prob)
     free_shape = None if rv.support.discrete else tuple(rv.support.free_shape(rv.shape))
