@@ -305,8 +305,9 @@ def as_value(rv, value):
     value = jnp.asarray(value)
     if value.shape != rv.shape:
         fix = f"{_reshaped(rv, value)}declare {type(rv).__name__}(..., shape={value.shape})"
+        step = " at each step" if rv.loops else ""
         raise ModelError(
-            f"{rv._label()} has shape {rv.shape}{' at each step' if rv.loops else ''} but was given a value of shape {value.shape}. "
+            f"{rv._label()} has shape {rv.shape}{step} but was given a value of shape {value.shape}. "
             f"Values are never broadcast: {fix}."
         )
     if value.dtype == bool and rv.dtype != bool:

@@ -2,18 +2,11 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.nn import sigmoid
 from jax.typing import ArrayLike
 
-from ppl.distributions.special_discrete import (
-    Chance,
-    integers,
-    log_binomial,
-    log_poisson_peak,
-    plain,
-    stirling_error_real,
-    whole,
-)
+from ppl.distributions.special_discrete import integers, log_dirichlet_multinomial, plain, whole
 from ppl.distributions.special_discrete_draws import draw_binomial
 from ppl.random_variable import RandomVariable, random_variable
 from ppl.supports import integer_interval, nonnegative_integer, positive
@@ -53,25 +46,14 @@ class BetaBinomial(RandomVariable):
         return integers(draw_binomial(keys[2], self._total, sigmoid(logit), sigmoid(-logit), self.shape))
 
     def log_prob(self, x):
-        """Return the log density, as b(x; n) b(a; a + b) / b(x + a; n + a + b), binomials of one probability.
-
-        The probability is free to choose; (x + a) / (n + a + b) puts the last of them at its peak, and keeps all three
-        accurate.
-        """
-        total, a, b = self._total, self.concentration1, self.concentration0
+        total = self._total
         x, inside = whole(x, total.dtype)
         inside = inside & (x <= total)
         x = jnp.where(inside, x, 0)
-        y = total - x
-        xa, yb = x + a, y + b
-        size = xa + yb
-        p, q = jax.lax.stop_gradient((xa / size, yb / size))
-        odds = Chance(p, q, jnp.log(p), jnp.log(q), False, False)
-        peak = [log_poisson_peak(z, stirling_error_real) for z in (xa, yb, size)]
-        log_prob = log_binomial(x, y, odds) + log_binomial(a, b, odds, stirling_error_real)
-        log_prob = (
-            log_prob - peak[0] - peak[1] + peak[2] - jnp.log1p(x / a) - jnp.log1p(y / b) + jnp.log1p(total / (a + b))
-        )
+        outcomes = jnp.stack([x, total - x + jnp.zeros_like(x)], -1)
+        shape = np.broadcast_shapes(self.concentration1.shape, self.concentration0.shape, (1,) * inside.ndim)
+        concentrations = [jnp.broadcast_to(a, shape) for a in (self.concentration1, self.concentration0)]
+        log_prob = log_dirichlet_multinomial(outcomes, jnp.stack(concentrations, -1))
         return jnp.where(inside, log_prob, -jnp.inf)
 
     @property

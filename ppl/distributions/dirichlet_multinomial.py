@@ -4,14 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from ppl.distributions.special_discrete import (
-    integers,
-    log_multinomial,
-    log_poisson_peak,
-    plain,
-    stirling_error_real,
-    whole,
-)
+from ppl.distributions.special_discrete import integers, log_dirichlet_multinomial, plain, whole
 from ppl.distributions.special_discrete_draws import draw_multinomial
 from ppl.random_variable import RandomVariable, random_variable
 from ppl.supports import counts, nonnegative_integer, positive
@@ -55,21 +48,10 @@ class DirichletMultinomial(RandomVariable):
         return integers(draw_multinomial(key, self._total, jax.nn.softmax(log_gamma, -1), self.shape))
 
     def log_prob(self, x):
-        """Return the log density as the ratio m(x) m(a) / m(x + a) of multinomials of one probability vector.
-
-        The vector is free to choose; (x + a) / (n + s) puts the last of them at its peak, and keeps all three accurate.
-        """
-        a = self.concentration
-        x, inside = whole(x, a.dtype)
+        x, inside = whole(x, self.concentration.dtype)
         inside = jnp.all(inside, -1) & (jnp.sum(x, -1) == self._total)
         x = jnp.where(inside[..., None], x, 0)
-        both = x + a
-        n, s, size = jnp.sum(x, -1), jnp.sum(a, -1), jnp.sum(both, -1)
-        p = jax.lax.stop_gradient(both / size[..., None])
-        log_prob = log_multinomial(x, jnp.log(p), p) + log_multinomial(a, jnp.log(p), p, stirling_error_real)
-        log_prob = log_prob + log_poisson_peak(size, stirling_error_real) + jnp.log1p(n / s)
-        terms = log_poisson_peak(both, stirling_error_real) + jnp.log1p(x / a)
-        return jnp.where(inside, log_prob - jnp.sum(terms, -1), -jnp.inf)
+        return jnp.where(inside, log_dirichlet_multinomial(x, self.concentration), -jnp.inf)
 
     def _moments(self):
         a = self.concentration

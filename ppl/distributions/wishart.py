@@ -22,7 +22,8 @@ class Wishart(RandomVariable):
         log f(X) = (df - n - 1)/2 log det(X) - tr(V^-1 X)/2 - df/2 log det(V) - df n/2 log(2) - log Gamma_n(df / 2)
 
     with respect to the lower triangle of X; Gamma_n is the multivariate gamma function. Draws are made by Bartlett's
-    decomposition.
+    decomposition; in it, a diagonal entry of the factor of X is at least sqrt(32 n eps) times the length of its row, so
+    that rounding hardly ever makes a draw singular (it does at times in float32 where df is near n).
 
     Args:
       df: degrees of freedom, more than n - 1.
@@ -78,6 +79,10 @@ class Wishart(RandomVariable):
         factor = self._factor
         factor = factor.reshape((1,) * (noise.ndim - factor.ndim) + factor.shape)
         product = jnp.matmul(factor, noise, precision="highest")
+        below = jnp.tril(product, -1)
+        length = jnp.sqrt(jnp.sum(below * below, -1) * (32 * n * float(jnp.finfo(dtype).eps)))
+        diagonal = jnp.maximum(jnp.diagonal(product, 0, -2, -1), length)
+        product = below + diagonal[..., None] * jnp.eye(n, dtype=dtype).reshape((1,) * len(batch) + (n, n))
         return jnp.matmul(product, product.mT, precision="highest")
 
     def log_prob(self, x) -> Array:

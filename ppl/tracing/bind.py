@@ -72,7 +72,9 @@ class Structure:
 
     def knowing(self, arrays):
         """Return the structure for these observed values: where all of them lie in their supports, nothing looks again."""
-        inside = frozenset(n for n in self.observed if n in self.supports and _all_inside(self.supports[n], arrays.get(f"={n}")))
+        inside = frozenset(
+            n for n in self.observed if n in self.supports and _all_inside(self.supports[n], arrays.get(f"={n}"))
+        )
         if not inside:
             return self
         if inside not in self._variants:
@@ -135,8 +137,16 @@ class Structure:
 
 def _all_inside(support, value):
     """Tell whether a value is known, and each of its draws lies in a support."""
-    known = None if value is None else concrete(value)
-    return known is not None and bool(np.all(support.contains_numpy(known)))
+    if value is None:
+        return False
+    known = concrete(value) if value.size < 10**6 else value  # large ones stay on their devices
+    if known is None:
+        return False
+    try:
+        inside = support.contains_numpy(known) if isinstance(known, np.ndarray) else support.contains(known)
+        return bool(np.all(inside) if isinstance(inside, np.ndarray | np.generic | bool) else jnp.all(inside))
+    except jax.errors.ConcretizationTypeError:  # not known
+        return False
 
 
 def join(static, arrays):
@@ -226,7 +236,8 @@ class Bound:
 
     def __repr__(self):
         latents = ", ".join(f"{n}{list(latent.shape) or ''}" for n, latent in self.latents.items())
-        return f"<{model_name(self.structure.model)} given {listed([*self.parts.arguments, *self.parts.observed])}; latent: {latents or 'nothing'}>"
+        given = listed([*self.parts.arguments, *self.parts.observed])
+        return f"<{model_name(self.structure.model)} given {given or 'nothing'}; latent: {latents or 'nothing'}>"
 
     def __call__(self, position):
         """Return the log density at `position`, a dict of free values; the volume terms are included."""

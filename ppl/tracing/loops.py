@@ -180,7 +180,8 @@ class Scan(_Loop):
         """Return the second part of what a step returned."""
         if not isinstance(result, tuple) or len(result) != 2:
             raise ModelError(
-                f"{self._label()}: a step returns a pair, `return carry, out`, but {model_name(self.step)!r} returned {describe(result)}"
+                f"{self._label()}: a step returns a pair, `return carry, out`, but {model_name(self.step)!r} returned "
+                f"{describe(result)}"
             )
         return self.stackable(result[1])
 

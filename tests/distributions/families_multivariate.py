@@ -48,6 +48,7 @@ class Row:
       fixed: parameters without a gradient.
       mean: the mean of a draw, where known.
       variance: the variance of each entry.
+      finite: whether the density of each draw is finite; False where draws of float32 may be singular to rounding.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Row:
     fixed: dict = dataclasses.field(default_factory=dict)
     mean: Any = None
     variance: Any = None
+    finite: bool = True
 
 
 def whitened(x):
@@ -137,6 +139,7 @@ def wishart(df, **matrix):
         ),
         mean=df * COVARIANCE,
         variance=df * (COVARIANCE**2 + np.outer(diagonal, diagonal)),
+        finite=df > 6,
     )
 
 
@@ -160,7 +163,7 @@ FAMILIES = [
     ),
     lkj(3, 1.0),
     lkj(4, 0.6),
-    wishart(5.5, scale=COVARIANCE),
+    wishart(6.5, scale=COVARIANCE),
     wishart(3.2, scale_tril=FACTOR),
 ]
 

@@ -1,5 +1,7 @@
 """The discrete families: one generic set of tests over the table, and exact values of awkward cases."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import mpmath
@@ -42,6 +44,7 @@ def build(row, parameters, x):
     return row.family(**parameters, shape=x.shape)
 
 
+@functools.cache
 def log_prob_and_gradient(row):
     """Return a compiled function from parameters and values to log densities and their gradients by free parameters."""
 
@@ -68,17 +71,34 @@ def each(parameter):
     return np.abs(parameter).reshape(*parameter.shape[:2], -1)
 
 
+def everything(row):
+    """Return the values that carry the mass of each case, padded with -1000, which carries none."""
+    values = [np.asarray(row.everything(**row.case(i))) for i in range(row.cases)]
+    length = max(map(len, values))
+    return np.stack(
+        [np.pad(v, [(0, length - len(v))] + [(0, 0)] * (v.ndim - 1), constant_values=-1000) for v in values]
+    )
+
+
+@functools.cache
+def in_double_precision(row):
+    """Return parameters, values, log densities and gradients: at the values of the table, outside, and everywhere."""
+    all_mass = everything(row)
+    near = np.concatenate([np.asarray(row.values, float), np.asarray(row.outside, float)])
+    parameters, _ = spread(row, np.concatenate([near, all_mass[0]]), np.float64)
+    x = jnp.asarray(np.concatenate([np.broadcast_to(near, (row.cases, *near.shape)), all_mass], 1))
+    return parameters, x, *log_prob_and_gradient(row)(parameters, x)
+
+
 @over_rows
 def test_log_density_and_gradient_in_double_precision(row, x64):
     """Density to 1e-10 of scipy; gradient to 1e-6 of central differences; -inf outside the support; never nan."""
-    values = np.concatenate([np.asarray(row.values, float), np.asarray(row.outside, float)])
     run = log_prob_and_gradient(row)
-    parameters, x = spread(row, values, np.float64)
-    log_prob, gradient = run(parameters, x)
-    inside = slice(0, len(row.values))
+    parameters, x, log_prob, gradient = in_double_precision(row)
+    end = len(row.values)
     want = expected(row, row.values, np.float64)
-    np.testing.assert_allclose(log_prob[:, inside], want, rtol=1e-10, atol=1e-11)
-    assert np.all(np.isneginf(log_prob[:, len(row.values) :]))
+    np.testing.assert_allclose(log_prob[:, :end], want, rtol=1e-10, atol=1e-11)
+    assert np.all(np.isneginf(log_prob[:, end : end + len(row.outside)]))
     for name, slope in gradient.items():
         assert np.all(np.isfinite(slope)), name
         at = np.asarray(parameters[name])
@@ -87,7 +107,7 @@ def test_log_density_and_gradient_in_double_precision(row, x64):
             step = 1e-5 * np.minimum(np.abs(here), 1) if name not in ("logits", "predictor", "cutpoints") else 1e-5
             step = np.where((name == "probs") & (here < 1), np.minimum(step, 3e-4 * (1 - here)), step)
             unsure = ~np.isfinite(here) | (step == 0) | ((name == "probs") & (at.ndim == 2) & (here == 1))
-            step = np.where(unsure, 0, step)
+            step, here = np.where(unsure, 0, step), np.where(unsure, 0, here)
             shift = np.zeros_like(at)
             shift[(..., *index)] = step
             up, _ = run({**parameters, name: at + shift}, x)
@@ -121,21 +141,10 @@ def test_log_density_in_single_precision(row):
     assert all(np.all(np.isfinite(g)) for g in gradient.values())
 
 
-def everything(row, extra=0):
-    """Return the values that carry the mass of each case, padded with -1000, which carries none."""
-    values = [np.asarray(row.everything(**row.case(i))) for i in range(row.cases)]
-    length = max(map(len, values)) + extra
-    return np.stack(
-        [np.pad(v, [(0, length - len(v))] + [(0, 0)] * (v.ndim - 1), constant_values=-1000) for v in values]
-    )
-
-
 @over_rows
 def test_probabilities_sum_to_one(row, x64):
-    x = everything(row)
-    parameters, _ = spread(row, x[0], np.float64)
-    log_prob = jax.jit(lambda p, x: build(row, p, x).log_prob(x))(parameters, jnp.asarray(x))
-    np.testing.assert_allclose(np.sum(np.exp(log_prob), -1), 1, atol=1e-9)
+    log_prob = in_double_precision(row)[2]
+    np.testing.assert_allclose(np.sum(np.exp(log_prob[:, len(row.values) + len(row.outside) :]), -1), 1, atol=1e-9)
 
 
 @over_rows
@@ -171,15 +180,13 @@ def test_cumulative_probabilities(row, x64):
 
 
 @over_rows
-def test_integers_and_floats_agree_and_so_do_jit_and_vmap(row):
-    values = np.asarray(row.values)
-    parameters, x = spread(row, values, np.float32)
-    whole = build(row, parameters, x).log_prob(x)
-    floats = jax.jit(lambda p, x: build(row, p, x).log_prob(x))(parameters, x.astype(jnp.float32))
-    mapped = jax.vmap(lambda p, x: build(row, p, x).log_prob(x))(parameters, x)
-    np.testing.assert_allclose(floats, whole, rtol=3e-6, atol=1e-6)
-    np.testing.assert_allclose(mapped, whole, rtol=3e-6, atol=1e-6)
-    assert whole.shape == build(row, parameters, x).batch_shape
+def test_vmap_and_jit_agree(row):
+    """One draw at a time under vmap, against all at once; whole numbers are compared as integers here."""
+    parameters, x = spread(row, np.asarray(row.values), np.float32)
+    at_once, _ = log_prob_and_gradient(row)(parameters, x)
+    event = x.shape[2:]
+    one = jax.vmap(jax.vmap(lambda p, x: row.family(**p, shape=event).log_prob(x)))
+    np.testing.assert_allclose(jax.jit(one)(parameters, x), at_once, rtol=3e-6, atol=1e-6)
 
 
 def goodness_of_fit(observed, probabilities, draws):

@@ -119,7 +119,9 @@ def test_a_dropped_yield_is_named_with_its_line(model, wrap):
 
 
 def test_the_warning_says_what_to_write():
-    with pytest.warns(ModelWarning, match=r"makes ppl.Normal\(...\) on line \d+ and drops it: write `yield ppl.Normal\("):
+    with pytest.warns(
+        ModelWarning, match=r"makes ppl.Normal\(...\) on line \d+ and drops it: write `yield ppl.Normal\("
+    ):
         ppl.trace(drops_a_qualified_variable)
     with pytest.warns(ModelWarning, match=r"write `yield from part\(...\)`"):
         ppl.trace(drops_a_model)
