@@ -451,8 +451,8 @@ POSTERIORS = {
     "hudson_lynx_hare-lotka_volterra": Posterior(
         lotka_volterra,
         _pelts,
-        difficulty="other modes with wild rates, reached from starts far from the prior's means",
-        settings={"init": {"theta": [1.0, 0.05, 1.0, 0.05], "z_init": [10.0, 10.0]}},
+        difficulty="a second mode, with exp(-40) of the density, where sigma is large; start: period and means of the data",
+        settings={"init": {"theta": [0.63, 0.03, 0.63, 0.02], "z_init": [30.0, 5.0], "sigma": [0.3, 0.3]}},
     ),
     "irt_2pl-irt_2pl": Posterior(item_response, lambda d: {"items": d["I"], "persons": d["J"], "y": d["y"]}),
     "kidiq-kidscore_interaction": Posterior(

@@ -140,7 +140,7 @@ def no_start(bound, layout, vector, tries):
     problem = first_problem(structure.model, *structure.given(bound.arrays, free=position))
     message = f"the log density or its gradient is not finite at any of {tries} starting points. "
     if problem:
-        message += f"First non-finite term at the last one: {problem}."
+        message += f"First non-finite term at the last one: {problem}" + ("" if problem.endswith("?") else ".")
     else:
         message += "At the last one the log density is finite and its gradient is not: look for sqrt, abs or norm at 0."
     nans = [n for n, a in bound.arrays.items() if np.asarray(a).dtype.kind == "f" and np.isnan(np.asarray(a)).any()]

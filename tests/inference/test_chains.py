@@ -232,7 +232,7 @@ class TestMemory:
     @quiet
     def test_with_all_draws_kept_the_peak_is_below_one_and_a_third_of_their_size(self):
         self.peak(100)
-        draws = 4_000
+        draws = 10_000
         size = 4 * draws * 1000 * 4
         assert self.peak(draws) < 1.3 * size
 
