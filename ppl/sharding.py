@@ -1,7 +1,7 @@
 """Placing values on devices: the only file that knows meshes."""
 
 import jax
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from ppl.errors import ModelError
 
@@ -44,4 +44,8 @@ def place(value, spec, label):
                 f"{label} has length {length} on axis {axis}, which {count} devices do not divide: the nearest lengths that "
                 f"fit are {below} and {above}"
             )
+    named = {name for names in partition for name in ((names,) if isinstance(names, str) else names or ())}
+    types = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    if any(types[name] == AxisType.Explicit for name in named):  # there, a constraint would only assert
+        return jax.sharding.reshard(value, spec)
     return jax.lax.with_sharding_constraint(value, spec)

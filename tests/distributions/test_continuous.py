@@ -20,6 +20,8 @@ from ppl.errors import ModelError
 from ppl.random_variable import RandomVariable
 from ppl.supports import ordered, positive
 
+# Compiles twice as fast; for what is not about the numbers of the compiled program that users run.
+quick_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 NAMES = [row.name for row in FAMILIES]
 DTYPES = (np.float32, np.float64)
 TOLERANCE = {np.float32: 1e-5, np.float64: 1e-10}
@@ -217,7 +219,7 @@ def test_moments_and_entropy_equal_scipy(name, dtype, double):
     row = named(name)
     parameters = jnp.asarray(np.array(row.cases).T, dtype)
 
-    @jax.jit
+    @quick_jit
     def evaluate(parameters):
         rv = row.make(*parameters)
         entropy = rv.entropy() if hasattr(rv, "entropy") else None
@@ -244,7 +246,7 @@ def test_distribution_functions_equal_scipy(name, dtype, double):
     x = np.stack([np.asarray(law.ppf(points), np.float32).astype(float) for law in laws])
     methods = [m for m in ("cdf", "log_cdf", "log_survival", "icdf") if hasattr(row.make(*row.cases[0]), m)]
 
-    @jax.jit
+    @quick_jit
     def evaluate(x, q, *parameters):
         rv = row.make(*parameters, shape=x.shape)
         return {m: getattr(rv, m)(q if m == "icdf" else x) for m in methods}
@@ -286,7 +288,7 @@ def test_jit_and_vmap_agree_and_a_pytree_comes_back(name):
     x = np.float32(row.twin(*row.cases[0]).ppf(0.3))
     stacked, points = jax.tree.map(lambda leaf: np.stack([leaf, leaf]), rv), np.stack([x, x])
 
-    @jax.jit
+    @quick_jit
     def evaluate(rv, x, rvs, xs):
         return rv.log_prob(x), jax.vmap(lambda rv, x: rv.log_prob(x))(rvs, xs)
 
@@ -340,7 +342,7 @@ def test_known_values_at_ends_and_outside(rv, x, want):
 
 
 def test_the_gradient_at_a_closed_end_is_that_of_the_finite_density():
-    @jax.jit
+    @quick_jit
     @jax.grad
     def slopes(p):
         beta, mirrored, gamma, weibull, kumaraswamy = p
@@ -382,7 +384,7 @@ def test_tails_keep_their_logarithm(dtype, double):
     points = [200, 0.01, 1e12, 0.0078125, 40, 200, 500]
     methods = ["log_survival", "log_cdf", "log_survival", "log_cdf", "log_survival", "log_survival", "log_survival"]
 
-    @jax.jit
+    @quick_jit
     def evaluate(parameters, points):
         return [getattr(f(*p), m)(x) for f, p, x, m in zip(laws, parameters, points, methods, strict=True)]
 

@@ -276,19 +276,28 @@ def test_the_handler_nearest_the_model_sees_a_variable_first():
     assert seen == [("near", "x"), ("far", "x"), ("near", "g/y")]
 
 
-def test_shard_sets_the_field_and_the_layout():
+@pytest.mark.parametrize("kind", ["Auto", "Explicit"])
+def test_shard_sets_the_field_and_the_layout(kind):
     found = {}
 
     def look(rv):
         found[rv.name] = rv.sharding
         return (yield rv)
 
-    ppl.trace(ppl.handler(ppl.shard(schools, theta=P("rows")), look), DATA) if False else None
-    mesh = jax.make_mesh((3,), ("rows",), axis_types=(jax.sharding.AxisType.Auto,), devices=jax.devices()[:3])
+    model = ppl.handler(ppl.shard(schools, theta=P("rows")), look)
+    axis_types = (getattr(jax.sharding.AxisType, kind),)
+    mesh = jax.make_mesh((3,), ("rows",), axis_types=axis_types, devices=jax.devices()[:3])
+    plain = ppl.trace(schools, DATA, values=LATENT)
     with jax.set_mesh(mesh):
-        trace = ppl.trace(ppl.handler(ppl.shard(schools, theta=P("rows")), look), DATA)
+        trace = ppl.trace(model, DATA)
+        sharded = jax.jit(lambda: dict(ppl.trace(model, DATA, values=LATENT)))()
     assert found == {"mu": None, "tau": None, "theta": P("rows"), "y": None}
     assert trace["theta"].value.sharding.spec == P("rows")
+    assert sharded["theta"].value.sharding.spec == P("rows")
+    np.testing.assert_allclose(sharded["y"].log_prob, plain["y"].log_prob, rtol=1e-6)
+
+
+def test_a_sharding_without_a_mesh_is_refused():
     with pytest.raises(ModelError, match="'theta' .* has sharding .*, but there is no mesh"):
         ppl.trace(ppl.shard(schools, theta=P("rows")), DATA)
 
