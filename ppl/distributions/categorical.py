@@ -93,4 +93,4 @@ class Categorical(RandomVariable):
 
     def entropy(self):
         log_p, p, _ = normalized(self.probs, self.logits)
-        return jnp.broadcast_to(-jnp.sum(jnp.exp(log_p) * log_p * (p > 0), -1), self.shape)
+        return jnp.broadcast_to(-jnp.sum(jnp.where(p > 0, jnp.exp(log_p) * log_p, 0), -1), self.shape)

@@ -223,8 +223,8 @@ def lengths(tuning):
     Each remembered time at which a trajectory turned back is cut to a part of it, spread evenly over (1/3, 2/3): half
     of the way to the turn is where draws are least correlated, and the spread keeps any direction from being periodic.
     (Smallest effective sample size per gradient over means and squares: 1.4 to 2.2 times that of nuts on five models,
-    while whole times gave at most a fifth of it.) Before anything is measured all are `UNTUNED_STEPS`; a ring that is not yet full
-    repeats.
+    while whole times gave at most a fifth of it.) Before anything is measured all are `UNTUNED_STEPS`; a ring that is
+    not yet full repeats.
     """
     entry = np.arange(MEMORY, dtype=np.int32)
     part = jnp.asarray((1 + (entry * 0.618034) % 1) / 3, tuning.times.dtype)

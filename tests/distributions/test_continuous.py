@@ -109,7 +109,7 @@ def computed(name, dtype):
     row = named(name)
     inputs = jnp.asarray(truth(name)[0].astype(dtype))
 
-    @jax.jit
+    @(jax.jit if dtype is np.float32 else quick_jit)
     def evaluate(inputs):
         value, pull = jax.vjp(lambda x, *parameters: row.make(*parameters, shape=x.shape).log_prob(x), *inputs)
         return value, jnp.stack(pull(jnp.ones_like(value)))

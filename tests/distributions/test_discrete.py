@@ -27,7 +27,19 @@ from ppl.distributions import (
 from ppl.errors import ModelError
 
 over_rows = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+over_laws = pytest.mark.parametrize("row", [r for r in ROWS if "logits" not in r.name], ids=lambda row: row.name)
 DRAWS = 20_000
+
+
+@jax.jit
+def density(rv, x):
+    return rv.log_prob(x)
+
+
+@functools.cache
+def slope_of(law):
+    """Return a compiled gradient of the log density of `law(parameter)` at a value."""
+    return jax.jit(jax.grad(lambda parameter, x: law(parameter).log_prob(x)))
 
 
 def spread(row, values, dtype):
@@ -147,7 +159,7 @@ def test_probabilities_sum_to_one(row, x64):
     np.testing.assert_allclose(np.sum(np.exp(log_prob[:, len(row.values) + len(row.outside) :]), -1), 1, atol=1e-9)
 
 
-@over_rows
+@over_laws
 def test_moments(row, x64):
     parameters, x = spread(row, np.asarray(row.values)[:1], np.float64)
     mean, variance = jax.jit(lambda p: (build(row, p, x).mean, build(row, p, x).variance))(parameters)
@@ -158,7 +170,7 @@ def test_moments(row, x64):
     np.testing.assert_allclose(variance[:, 0], moments[1], rtol=1e-6, atol=1e-9)
 
 
-@over_rows
+@over_laws
 def test_cumulative_probabilities(row, x64):
     """Also between whole numbers, below 0, and at infinity."""
     if not hasattr(row.twin(**row.case(0)), "cdf") or row.name == "BetaBinomial":
@@ -179,7 +191,7 @@ def test_cumulative_probabilities(row, x64):
     assert rv.cdf(x).shape == x.shape
 
 
-@over_rows
+@over_laws
 def test_vmap_and_jit_agree(row):
     """One draw at a time under vmap, against all at once; whole numbers are compared as integers here."""
     parameters, x = spread(row, np.asarray(row.values), np.float32)
@@ -280,62 +292,69 @@ def test_large_counts_keep_their_digits_in_single_precision():
         for x, n, p in ((300_500, 1_000_000, f(0.3)), (3, 1_000_000, f(2e-6)), (999_990, 1_000_000, f(0.99999))):
             slack = 1.2e-7 * abs(x - n * float(p)) / (1 - float(p))
             want = float(exact_binomial(x, n, p))
-            assert abs(float(Binomial(n, p).log_prob(x)) - want) < 1e-5 * abs(want) + slack
+            assert abs(float(density(Binomial(n, p), x)) - want) < 1e-5 * abs(want) + slack
         for x, rate in ((1_000_500, 1e6), (990_000, 1e6), (12, 1e4), (1_000_000, 3.0)):
             want = float(x * mpmath.log(rate) - rate - mpmath.loggamma(x + 1))
-            assert abs(float(Poisson(rate).log_prob(x)) - want) < 1e-5 * abs(want)
+            assert abs(float(density(Poisson(rate), x)) - want) < 1e-5 * abs(want)
         for x, m, r in ((1_000_500, 1e6, 1e6), (5, 3.0, 1e8), (100_000, 1e5, f(0.3)), (0, 1e5, f(0.3)), (7, 1e-3, 1e6)):
             want = float(exact_negative_binomial(x, m, r))
-            assert abs(float(NegativeBinomial(m, r).log_prob(x)) - want) < 1e-5 * abs(want)
+            assert abs(float(density(NegativeBinomial(m, r), x)) - want) < 1e-5 * abs(want)
         for x, a in (((300_500, 699_500), (2.0, 3.0)), ((3, 7), (1e7, 3e7)), ((5, 20), (1e-4, 1e5))):
             want = float(exact_dirichlet_multinomial(x, np.float32(a)))
-            assert abs(float(BetaBinomial(sum(x), *a).log_prob(x[0])) - want) < 1e-5 * abs(want)
-            assert abs(float(DirichletMultinomial(sum(x), a).log_prob(jnp.array(x))) - want) < 1e-5 * abs(want)
+            assert abs(float(density(BetaBinomial(sum(x), *a), x[0])) - want) < 1e-5 * abs(want)
+            assert abs(float(density(DirichletMultinomial(sum(x), a), jnp.array(x))) - want) < 1e-5 * abs(want)
 
 
 def test_counts_without_trials_have_density_one():
     zeros = jnp.zeros(3, int)
-    assert Binomial(0, 0.3).log_prob(0) == 0
-    assert BetaBinomial(0, 2, 3).log_prob(0) == pytest.approx(0, abs=1e-6)
-    assert Multinomial(0, [0.2, 0.3, 0.5]).log_prob(zeros) == 0
-    assert DirichletMultinomial(0, [1.0, 2.0, 3.0]).log_prob(zeros) == pytest.approx(0, abs=1e-6)
+    assert density(Binomial(0, 0.3), 0) == 0
+    assert density(BetaBinomial(0, 2, 3), 0) == pytest.approx(0, abs=1e-6)
+    assert density(Multinomial(0, [0.2, 0.3, 0.5]), zeros) == 0
+    assert density(DirichletMultinomial(0, [1.0, 2.0, 3.0]), zeros) == pytest.approx(0, abs=1e-6)
     assert DirichletMultinomial(0, [1.0, 2.0, 3.0]).sample(jax.random.key(0)).tolist() == [0, 0, 0]
-    assert Binomial(0, 0.3).log_prob(1) == -np.inf
-    tables = Binomial(jnp.array([0, 3, 0]), 0.5)
-    assert tables.sample(jax.random.key(0))[jnp.array([0, 2])].tolist() == [0, 0]
+    assert density(Binomial(0, 0.3), 1) == -np.inf
+    assert Binomial(jnp.array([0, 3, 0]), 0.5).sample(jax.random.key(0))[jnp.array([0, 2])].tolist() == [0, 0]
+
+
+def three_trials(p):
+    return Binomial(3, p)
 
 
 def test_certain_outcomes():
-    assert Binomial(3, 0).log_prob(0) == 0
-    assert Binomial(1, 1).log_prob(1) == 0
-    assert Binomial(1, 1.0).log_prob(0) == -np.inf
-    assert Binomial(1, logits=90.5229).log_prob(1) == pytest.approx(0, abs=1e-38)
-    assert Binomial(1, logits=90.5229).log_prob(0) == pytest.approx(-90.5229, rel=1e-6)
-    assert Binomial(7, logits=-200.0).log_prob(3) == pytest.approx(np.log(35) - 600, rel=1e-6)
-    assert Bernoulli(logits=90.5229).log_prob(1) == pytest.approx(0, abs=1e-38)
-    assert BetaBinomial(10, 2, 3).log_prob(4) == pytest.approx(-1.9671124, rel=1e-6)
-    assert Poisson(0).log_prob(0) == 0
-    assert Poisson(0.0).log_prob(1) == -np.inf
+    assert density(Binomial(3, 0), 0) == 0
+    assert density(Binomial(1, 1), 1) == 0
+    assert density(Binomial(1, 1.0), 0) == -np.inf
+    assert density(Binomial(1, logits=90.5229), 1) == pytest.approx(0, abs=1e-38)
+    assert density(Binomial(1, logits=90.5229), 0) == pytest.approx(-90.5229, rel=1e-6)
+    assert density(Binomial(7, logits=-200.0), 3) == pytest.approx(np.log(35) - 600, rel=1e-6)
+    assert density(Bernoulli(logits=90.5229), 1) == pytest.approx(0, abs=1e-38)
+    assert density(BetaBinomial(10, 2, 3), 4) == pytest.approx(-1.9671124, rel=1e-6)
+    assert density(Poisson(0), 0) == 0
+    assert density(Poisson(0.0), 1) == -np.inf
     assert [float(Poisson(0.0).log_cdf(0)), float(Poisson(0.0).log_survival(0))] == [0, -np.inf]
-    for law in (lambda p: Binomial(3, p), Bernoulli, Geometric):
-        slopes = [jax.grad(lambda p, x=x, law=law: law(p).log_prob(x))(end) for end in (0.0, 1.0) for x in (0, 1, 2)]
-        assert np.all(np.isfinite(slopes)), law
-    assert jax.grad(lambda p: Binomial(3, p).log_prob(0))(0.0) == -3
-    assert jax.grad(lambda p: Binomial(3, p).log_prob(3))(1.0) == 3
-    assert [float(jax.grad(lambda r, x=x: Poisson(r).log_prob(x))(0.0)) for x in (0, 1)] == [-1, 0]
+
+
+def test_slopes_at_certain_outcomes():
+    for law in (three_trials, Bernoulli, Geometric):
+        assert np.all(np.isfinite([slope_of(law)(end, x) for end in (0.0, 1.0) for x in (0, 1, 2)])), law
+    assert slope_of(three_trials)(0.0, 0) == -3
+    assert slope_of(three_trials)(1.0, 3) == 3
+    assert [float(slope_of(Poisson)(0.0, x)) for x in (0, 1)] == [-1, 0]
+
+
+def partly_off(free):
+    return Categorical(logits=jnp.array([-jnp.inf, 0, 1]) + free)
 
 
 def test_a_class_that_is_switched_off():
     """Logits of -inf are accepted; values beyond the classes are never clamped to one of them."""
     off = Categorical(logits=[-np.inf, 0.0], shape=(100,))
     assert np.all(off.sample(jax.random.key(0)) == 1)
-    assert Categorical(logits=[-np.inf, 0.0]).log_prob(jnp.array([0, 1])).tolist() == [-np.inf, 0]
-    for x in (0, 1, 2):
-        slope = jax.grad(lambda free, x=x: Categorical(logits=jnp.array([-jnp.inf, 0, 1]) + free).log_prob(x))(0.0)
-        assert np.isfinite(slope)
+    assert density(Categorical(logits=[-np.inf, 0.0]), jnp.array([0, 1])).tolist() == [-np.inf, 0]
+    assert np.all(np.isfinite([slope_of(partly_off)(0.0, x) for x in (0, 1, 2)]))
     for parameter in ([0.2, 0.3, 0.5], np.tile([0.2, 0.3, 0.5], (4, 1))):
-        assert np.all(np.isneginf(Categorical(parameter).log_prob(jnp.array([3, -1, 4, -3]))))
-    assert Categorical(logits=[-np.inf, -np.inf]).log_prob(0) == -np.inf
+        assert np.all(np.isneginf(density(Categorical(parameter), jnp.array([3, -1, 4, -3]))))
+    assert density(Categorical(logits=[-np.inf, -np.inf]), 0) == -np.inf
 
 
 def test_right_censored_counts():
