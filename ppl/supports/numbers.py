@@ -11,6 +11,12 @@ from jax.nn import softplus
 from ppl.supports.base import Support, bounded_exp, largest, tiny, unscaled
 
 
+def _next(x, towards):
+    """The number of x's dtype next to `x`; it has no derivative, so none is asked for."""
+    x, towards = jax.lax.stop_gradient(x), jax.lax.stop_gradient(jnp.asarray(towards, x.dtype))
+    return jnp.nextafter(x, jnp.broadcast_to(towards, jnp.broadcast_shapes(x.shape, towards.shape)))
+
+
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Real(Support):
     """All real numbers."""
@@ -57,7 +63,7 @@ class GreaterThan(Support):
         if isinstance(self.low, float) and self.low == 0:
             return distance, u
         low = jnp.asarray(self.low, u.dtype)
-        above = jax.lax.stop_gradient(jnp.nextafter(low, jnp.full_like(low, jnp.inf)))
+        above = _next(low, jnp.inf)
         return jnp.clip(low + distance, jnp.where(low == 0, tiny(u), above), largest(u)), u
 
     def free(self, x):
@@ -129,8 +135,8 @@ class Interval(Support):
         low, high = self._ends(u)
         width = high - low
         x = jnp.where(u < 0, low + width * jax.nn.sigmoid(u), high - width * jax.nn.sigmoid(-u))
-        first = jax.lax.stop_gradient(jnp.maximum(jnp.nextafter(low, high), jnp.where(low == 0, tiny(u), low)))
-        last = jax.lax.stop_gradient(jnp.minimum(jnp.nextafter(high, low), jnp.where(high == 0, -tiny(u), high)))
+        first = jnp.maximum(_next(low, high), jnp.where(low == 0, tiny(u), jax.lax.stop_gradient(low)))
+        last = jnp.minimum(_next(high, low), jnp.where(high == 0, -tiny(u), jax.lax.stop_gradient(high)))
         log_volume = jnp.log(width) - softplus(u) - softplus(-u)
         return jnp.clip(x, first, last), log_volume
 

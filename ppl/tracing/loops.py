@@ -156,6 +156,8 @@ class Scan(_Loop):
         """Run the loop as an interpreter's block; see `programs.run_block`."""
         order = []
         try:
+            if any(isinstance(leaf, str | bytes) for leaf in jax.tree.leaves(self.init)):
+                raise TypeError("text")
             init = jax.tree.map(jnp.asarray, self.init)
         except TypeError:
             raise ModelError(f"{self._label()}: the carry must be arrays, but starts as {self.init!r}") from None
