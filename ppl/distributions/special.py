@@ -14,7 +14,23 @@ from jax.scipy.special import erf, erfc, erfcx, gammainc, gammaincc, i0e
 LOG_SQRT_2_PI = 0.5 * math.log(2 * math.pi)
 EULER_GAMMA = 0.5772156649015329
 STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
-NODES, WEIGHTS = (tuple(float(v) for v in column) for column in np.polynomial.legendre.leggauss(6))
+# Gauss-Legendre quadrature of six points on (-1, 1); written out, since numpy.polynomial takes long to import.
+NODES = (
+    -0.9324695142031519,
+    -0.6612093864662645,
+    -0.2386191860831969,
+    0.2386191860831969,
+    0.6612093864662645,
+    0.9324695142031519,
+)
+WEIGHTS = (
+    0.17132449237917027,
+    0.3607615730481387,
+    0.46791393457269104,
+    0.46791393457269104,
+    0.3607615730481387,
+    0.17132449237917027,
+)
 
 
 def as_float(x):
