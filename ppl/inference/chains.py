@@ -53,7 +53,8 @@ class Job:
 class Program:
     """The compiled chunk of one bound model, and how many chains one call of it moves."""
 
-    def __init__(self, structure, layout, job, block):
+    def __init__(self, bound, layout, job, block):
+        structure = bound.structure
         self.block, self.compiled = block, False
         self.title = f"{job.kernel} of {model_name(structure.model)}"
         names = structure.recorded
@@ -70,9 +71,8 @@ class Program:
                 out["track"] = job.track(values)
             return out
 
-        shapes = {n: jax.ShapeDtypeStruct(a.shape, a.dtype) for n, a in structure.example.items()}
+        shapes = {n: jax.ShapeDtypeStruct(a.shape, a.dtype) for n, a in bound.arrays.items()}
         row = jax.eval_shape(record, jax.ShapeDtypeStruct((layout.size,), layout.dtype), shapes)
-        self.row = row
         row_bytes = sum(np.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(row)) * (block or 1)
         self.length = int(np.clip(CHUNK_BYTES // max(row_bytes, 1), 1, 1000))
         run = chunk.build(
@@ -112,8 +112,7 @@ def prepare(bound, layout, job):
     key = (job.kernel, job.metric, job.thin, job.keep, job.track, job.keep_warmup, block)
     programs = bound.structure.compiled
     if key not in programs:
-        bound.structure.example = bound.arrays
-        programs[key] = Program(bound.structure, layout, job, block)
+        programs[key] = Program(bound, layout, job, block)
     return programs[key]
 
 
@@ -245,12 +244,10 @@ def first_states(bound, layout, job, program, words, init):
 
 @dataclasses.dataclass
 class Outcome:
-    """How a run went: its chains, seconds, and whether it was stopped early."""
+    """How a run went: whether it was stopped early, and the seconds of compiling."""
 
-    chains: list
     interrupted: bool
     compile_seconds: float
-    total_seconds: float
 
 
 def run(chains, arrays, progress, save=None):
@@ -262,8 +259,8 @@ def run(chains, arrays, progress, save=None):
       progress: a `Progress`.
       save: called about every half minute, and at the end, when no chain moves; or None.
     """
-    began = saved = time.perf_counter()
-    interrupted, compile_seconds, due = False, 0.0, save is not None
+    saved = time.perf_counter()
+    interrupted, compile_seconds = False, 0.0
     pool = concurrent.futures.ThreadPoolExecutor(
         max_workers=min(workers(), len(chains)), thread_name_prefix="ppl-chain"
     )
@@ -291,7 +288,7 @@ def run(chains, arrays, progress, save=None):
         pool.shutdown(wait=True, cancel_futures=True)
     if save is not None:
         save()
-    return Outcome(chains, interrupted, compile_seconds, time.perf_counter() - began)
+    return Outcome(interrupted, compile_seconds)
 
 
 def _first(pool, chains, arrays, progress):

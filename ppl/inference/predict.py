@@ -172,13 +172,14 @@ def _forecast(model, data):
     others = {n: v for n, v in (data or {}).items() if n not in arguments}
     if not others:
         return arguments
-    families = bind(model, arguments).structure.latents
+    structure = bind(model, arguments).structure
+    latents = structure.latents
     short = {
         n: v
         for n, v in others.items()
-        if n in families and np.ndim(v) and "/" in n and np.shape(v)[0] < (families[n].shape or (0,))[0]
+        if n in latents and np.ndim(v) and "/" in n and np.shape(v)[0] < (latents[n].shape or (0,))[0]
     }
-    unknown = {n: v for n, v in others.items() if n not in bind(model, arguments).structure.families}
+    unknown = {n: v for n, v in others.items() if n not in structure.families}
     return {**arguments, **short, **unknown}  # unknown names are refused by `bind`
 
 

@@ -266,7 +266,7 @@ def _run(job_settings, model, data, seed, init, dims, coords, progress, path):
         line.close("no start found")
         raise _start_error(bound, layout, failed)
     line.close("interrupted" if outcome.interrupted else None)
-    posterior = _posterior(bound, job, settings, seed, words, dims, coords, parts, outcome, time.perf_counter() - began)
+    posterior = _posterior(bound, job, settings, words, dims, coords, parts, outcome, time.perf_counter() - began)
     concerns.warn(posterior.warnings())
     return posterior
 
@@ -280,7 +280,7 @@ def _start_error(bound, layout, chain):
     return no_start(bound, layout, position, int(attempt))
 
 
-def _posterior(bound, job, settings, seed, words, dims, coords, parts, outcome, seconds):
+def _posterior(bound, job, settings, words, dims, coords, parts, outcome, seconds):
     """Put the chains together."""
     structure = bound.structure
     count = min(c.kept for c in parts)
