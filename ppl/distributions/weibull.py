@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import gammaln
 
 from ppl.distributions.special import (
@@ -74,10 +75,26 @@ class Weibull(RandomVariable):
 
     @property
     def variance(self):
-        first, second = gammaln(1 + 1 / self.concentration), gammaln(1 + 2 / self.concentration)
-        variance = jnp.square(self.scale * jnp.exp(first)) * jnp.expm1(second - 2 * first)
+        x = 1 / as_float(self.concentration)
+        variance = jnp.square(self.scale * jnp.exp(gammaln(1 + x))) * jnp.expm1(_log_moment_ratio(x))
         return jnp.broadcast_to(variance, self.shape)
 
     def entropy(self):
         k = self.concentration
         return jnp.broadcast_to(EULER_GAMMA * (1 - 1 / k) + jnp.log(self.scale / k) + 1, self.shape)
+
+
+def _log_moment_ratio(x):
+    """log(Gamma(1 + 2x) / Gamma(1 + x)^2) for x > 0, without the cancellation that small x, a narrow law, brings.
+
+    From log Gamma(1 + x) = -log(1 + x) + (1 - Euler's gamma) x + sum_n (zeta(n) - 1) (-x)^n / n, n = 2, 3, ...
+    (Abramowitz and Stegun, 6.1.33), in which the linear terms drop out.
+    """
+    from scipy.special import zetac  # scipy is imported where it is used: it is slow to import
+
+    n = np.arange(2, 30)
+    coefficients = zetac(n) * (2.0**n - 2) / n * (-1.0) ** n
+    small = jnp.minimum(x, 0.25)  # where the series has the precision of float64
+    series = jnp.square(small) * jnp.polyval(jnp.asarray(coefficients[::-1], small.dtype), small)
+    near = jnp.log1p(jnp.square(small) / (1 + 2 * small)) + series
+    return jnp.where(x < 0.25, near, gammaln(1 + 2 * x) - 2 * gammaln(1 + x))
