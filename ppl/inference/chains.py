@@ -24,6 +24,7 @@ from ppl.tracing.handle import model_name
 
 CHUNK_SECONDS = 0.075
 CHUNK_BYTES = 8e6
+FIRST_CHUNK, GROWTH = 32, 8  # transitions before the speed is known; how much longer the next chunk may be
 CHECKPOINT_SECONDS = 30.0
 
 
@@ -56,6 +57,7 @@ class Program:
     def __init__(self, bound, layout, job, block):
         structure = bound.structure
         self.block, self.compiled = block, False
+        self.speed = 0.0  # transitions a second, of the latest chunk of any chain
         self.title = f"{job.kernel} of {model_name(structure.model)}"
         names = structure.recorded
         self.kept = names if job.keep is None else tuple(n for n in names if n in job.keep)
@@ -146,8 +148,8 @@ class Chain:
         self.gradients = np.zeros(program.block or 1)
         self.moments = {}  # name -> running [count, mean, sum of squares] per chain
         self.phase = np.zeros(program.block or 1, int)
-        self.step_size, self.seconds, self.chunk = np.nan, 0.0, 16
-        self.warmup_seconds = 0.0
+        self.step_size, self.seconds, self.warmup_seconds = np.nan, 0.0, 0.0
+        self.chunk = max(FIRST_CHUNK, int(program.speed * CHUNK_SECONDS))
 
     def advance(self, arrays):
         """Make one chunk of transitions and keep what it drew. Called from worker threads."""
@@ -158,6 +160,7 @@ class Chain:
         n = int(max(1, min(self.chunk, limit, rows_left)))
         began = time.perf_counter()
         self.state, outputs = program.call(self.state, arrays, np.int32(n), job.options)
+        rows = {name: outputs.pop(name) for name in ("draws", "stats")}
         outputs = jax.device_get(outputs)
         took = time.perf_counter() - began
         done = int(outputs["done"])
@@ -165,19 +168,19 @@ class Chain:
         self.seconds += took
         if before < job.warmup:
             self.warmup_seconds += took
-        if took > 0 and done:
-            self.chunk = int(np.clip(n * CHUNK_SECONDS / took, 1, 4 * self.chunk))
+        if program.compiled and took > 0 and done:
+            program.speed = done / took
+            self.chunk = int(np.clip(program.speed * CHUNK_SECONDS, 1, GROWTH * self.chunk))
         self.phase = np.atleast_1d(outputs["phase"])
         self.step_size = float(np.mean(outputs["step_size"]))
         self.divergences = self.divergences + np.atleast_1d(outputs["divergences"])
         self.gradients = self.gradients + np.atleast_1d(outputs["gradients"])
-        self._keep(outputs, before)
+        if outputs["kept"]:
+            self._keep({**outputs, **jax.device_get(rows)}, before)
         return done
 
     def _keep(self, outputs, before):
         job, kept = self.job, int(outputs["kept"])
-        if not kept:
-            return
         split = min(max(job.warmup - before, 0), kept) if job.keep_warmup else 0
         draws, stats = outputs["draws"], chunk.statistics(job.kernel, outputs)
         for group, part in (("warmup", slice(0, split)), ("draws", slice(split, kept))):
@@ -230,6 +233,7 @@ class Chain:
 def first_states(bound, layout, job, program, words, init):
     """Return the `Chain`s of a run, at their starts."""
     vectors, free = starts(bound, layout, init, job.chains)
+    job = dataclasses.replace(job, options=jax.device_put(job.options))  # once, and not in each call
     out, rows = [], Rows(job)
     for first in range(0, job.chains, program.block or 1):
         block = slice(first, first + (program.block or 1))
@@ -266,8 +270,9 @@ def run(chains, arrays, progress, save=None):
     )
     try:
         with cache.healing():
-            if not any(c.done for c in chains):
-                compile_seconds = _first(pool, chains, arrays, progress)
+            unfinished = [c for c in chains if not c.finished]
+            if unfinished and not unfinished[0].program.compiled:
+                compile_seconds = _first(pool, unfinished[0], arrays, progress)
             running = {pool.submit(c.advance, arrays): c for c in chains if not c.finished and not c.failed}
             while running:
                 done, _ = concurrent.futures.wait(running, timeout=0.5, return_when=concurrent.futures.FIRST_COMPLETED)
@@ -291,20 +296,18 @@ def run(chains, arrays, progress, save=None):
     return Outcome(interrupted, compile_seconds)
 
 
-def _first(pool, chains, arrays, progress):
-    """Compile by making the first chain's first chunk in a thread, so that Ctrl-C and the progress line stay alive."""
-    began, program = time.perf_counter(), chains[0].program
-    if not program.compiled:
-        progress.compiling(cache.seconds_last_time(program.title))
-    future = pool.submit(chains[0].advance, arrays)
+def _first(pool, chain, arrays, progress):
+    """Compile by making a chain's first chunk in a thread, so that Ctrl-C and the progress line stay alive."""
+    began, program = time.perf_counter(), chain.program
+    progress.compiling(cache.seconds_last_time(program.title))
+    future = pool.submit(chain.advance, arrays)
     while not future.done():
         concurrent.futures.wait([future], timeout=0.2)
     future.result()
     took = time.perf_counter() - began
-    if not program.compiled:
-        cache.remember_seconds(program.title, took)
-        program.compiled = True
-    _report(progress, chains[0])
+    cache.remember_seconds(program.title, took)
+    program.compiled = True
+    _report(progress, chain)
     return took
 
 
