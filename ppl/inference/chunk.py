@@ -245,7 +245,8 @@ def build(
             return (carry.done < n) & (carry.kept < length) & ~jnp.any(carry.state.chain.phase == FAILED)
 
         n = jnp.asarray(n, jnp.int32)
-        carry = jax.lax.while_loop(going, stage, _blank(state, batched, step, settings, observe, length))
+        rows = jax.eval_shape(batched(lambda chain: record(chain.kernel.position, data)), state.chain)
+        carry = jax.lax.while_loop(going, stage, _blank(state, rows, len(learner.names), length))
         chain = carry.state.chain
         outputs = {
             "draws": carry.draws,
@@ -262,16 +263,11 @@ def build(
     return run
 
 
-def _blank(state, batched, step, settings, observe, length):
-    """Return the loop's first carry: buffers of the right shapes, and counters at 0."""
-
-    def probe(chain):
-        chain, info = step(chain, settings(chain, jnp.bool_(False)), jnp.bool_(True))
-        return observe(chain, info)
-
-    draws, stats = jax.eval_shape(batched(probe), state.chain)
-    last, count = jnp.zeros(stats.shape, stats.dtype), jnp.zeros(stats.shape[:-1], jnp.int32)
-    draws, stats = jax.tree.map(lambda x: jnp.zeros((length, *x.shape), x.dtype), (draws, stats))
+def _blank(state, rows, width, length):
+    """Return the loop's first carry: buffers for `rows` and for statistics of `width` numbers, and counters at 0."""
+    density = state.chain.kernel.log_density
+    last, count = jnp.zeros((*jnp.shape(density), width), density.dtype), jnp.zeros(jnp.shape(density), jnp.int32)
+    draws, stats = jax.tree.map(lambda x: jnp.zeros((length, *x.shape), x.dtype), (rows, last))
     state = jax.tree.map(jnp.asarray, state)
     return _Progress(state, draws, stats, jnp.int32(0), jnp.int32(0), count, count, last)
 

@@ -191,8 +191,8 @@ def shift(tree, factor, direction):
 
 
 def select(condition, first, second):
-    """Return one of two pytrees."""
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), first, second)
+    """Return one of two pytrees of equal shapes; `condition` is a scalar."""
+    return jax.tree.map(lambda a, b: jax.lax.select(condition, a, b), first, second)
 
 
 def dots(*pairs):
@@ -226,7 +226,8 @@ def draw_momentum(key, position):
     (leaf,) = leaves
     real, size = float_type(leaf), jnp.size(leaf)
     width = jnp.finfo(real).bits
-    words = random_words(key, 4 + size * (width // 32))
+    # The barrier keeps the compiler from repeating the cipher in each place that reads some of its words.
+    words = jax.lax.optimization_barrier(random_words(key, 4 + size * (width // 32)))
     bits = words[4:] if width == 32 else _join(words[4 : 4 + size], words[4 + size :])
     signed = jax.lax.bitcast_convert_type(bits, f"int{width}").astype(real)
     edge = 1 - jnp.finfo(real).epsneg
@@ -256,13 +257,16 @@ def threefry(key, high, low):
     """Threefry-2x32 with 20 rounds of the counters (high, low)."""
     schedule = (key[0], key[1], key[0] ^ key[1] ^ jnp.uint32(0x1BD11BDA))
     rotations = ((13, 15, 26, 6), (17, 29, 16, 24))
-    high, low = high + schedule[0], low + schedule[1]
+    schedule = [jax.lax.broadcast(word, high.shape) for word in schedule]
+    high, low = jax.lax.add(high, schedule[0]), jax.lax.add(low, schedule[1])
     for group in range(5):
         for rotation in rotations[group % 2]:
-            high = high + low
-            low = high ^ ((low << rotation) | (low >> (32 - rotation)))
-        high = high + schedule[(group + 1) % 3]
-        low = low + schedule[(group + 2) % 3] + jnp.uint32(group + 1)
+            high = jax.lax.add(high, low)
+            left = jax.lax.shift_left(low, jax.lax.full_like(low, rotation))
+            right = jax.lax.shift_right_logical(low, jax.lax.full_like(low, 32 - rotation))
+            low = jax.lax.bitwise_xor(high, jax.lax.bitwise_or(left, right))
+        high = jax.lax.add(high, schedule[(group + 1) % 3])
+        low = jax.lax.add(low, jax.lax.add(schedule[(group + 2) % 3], jax.lax.full_like(low, group + 1)))
     return high, low
 
 

@@ -190,8 +190,8 @@ def _double(log_density, size, scale, energy, fresh, words, tree):
     real = size.dtype
     side = ((words[0] >> tree.depth.astype(jnp.uint32)) & 1).astype(jnp.int32)
     signed = jnp.where(side == 1, size, -size)
-    near = jax.tree.map(lambda x: x[side], tree.ends)
-    far = jax.tree.map(lambda x: x[1 - side], tree.ends.momentum)
+    near = jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, side, keepdims=False), tree.ends)
+    far = jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, 1 - side, keepdims=False), tree.ends.momentum)
     leaves = jnp.int32(1) << tree.depth
     zero, no = jnp.zeros_like(size), jnp.bool_(False)
     begin = _Subtree(
@@ -209,7 +209,7 @@ def _double(log_density, size, scale, energy, fresh, words, tree):
     valid = ~(half.turning | half.diverging)
     take = valid & (uniform(words[2], tree.depth, real) * tree.weight < half.weight)
     turning = _turns(far, near.momentum, tree.total, half.first, half.end.momentum, half.total)
-    ends = jax.tree.map(lambda x, e: x.at[side].set(e), tree.ends, half.end)
+    ends = jax.tree.map(lambda x, e: jax.lax.dynamic_update_index_in_dim(x, e, side, 0), tree.ends, half.end)
     return _Tree(
         ends=ends,
         memory=half.memory,

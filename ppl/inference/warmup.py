@@ -97,8 +97,8 @@ class Schedule(NamedTuple):
 def schedule(iteration, num_warmup, filled, every):
     """Return the `Schedule` after transition `iteration` (from 0), with `filled` draws in the background window."""
     early = 10 * iteration < 3 * num_warmup
-    final = num_warmup - (3 * num_warmup + 19) // 20
-    length = jnp.where(early, max(10, every), jnp.maximum(80, num_warmup // 5))
+    final = num_warmup - jax.lax.div(3 * num_warmup + 19, jnp.int32(20))
+    length = jnp.where(early, max(10, every), jnp.maximum(80, jax.lax.div(num_warmup, jnp.int32(5))))
     estimate = iteration < final
     late = iteration + length > final
     return Schedule(estimate, estimate & ~late & (filled >= length), late, iteration + 1 >= num_warmup)
