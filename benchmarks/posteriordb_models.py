@@ -438,8 +438,7 @@ POSTERIORS = {
         counts,
         lambda d: {"year": d["year"], "C": d["C"]},
         BETAS,
-        difficulty="log densities to -1e27 at starts drawn over the prior",
-        settings={"init": {"alpha": 0.0, "beta": [0.0, 0.0, 0.0]}},
+        difficulty="log densities to -1e27 at the first starts",
     ),
     "gp_pois_regr-gp_pois_regr": Posterior(
         gaussian_process,

@@ -30,7 +30,8 @@ from ppl.inference.warmup import Options
 
 START, SEARCH, RUN, FAILED = 0, 1, 2, 3
 MOST_STARTS = 100  # candidates
-START_RADIUS = 2.0  # candidates are uniform in (-2, 2) per free entry
+START_RADIUS, HALVED = 2.0, 10  # the first candidate is uniform in (-2, 2) per free entry; halved every 10 candidates
+FAR, MOST_CLIMBS, FIRST_STRIDE = 100, 100, 0.1  # a start where one step uphill gains more than FAR + size climbs first
 
 
 class Chain(NamedTuple):
@@ -42,7 +43,9 @@ class Chain(NamedTuple):
       phase: START, SEARCH, RUN or FAILED.
       attempt: candidates for the start so far.
       start: the start as given.
-      free: which of its entries may be redrawn.
+      free: which of its entries may be redrawn, and may climb.
+      stride: the last step of the climb, in each entry.
+      climbs: steps of the climb so far.
       kernel: the kernel's state.
       tuning: what the warm-up has learnt.
     """
@@ -53,6 +56,8 @@ class Chain(NamedTuple):
     attempt: Any
     start: Any
     free: Any
+    stride: Any
+    climbs: Any
     kernel: Any
     tuning: Any
 
@@ -132,11 +137,9 @@ def initial_state(
         state, tuning = metropolis.State(start, lowest), learner.initial(start, scale)
     else:
         state, tuning = hmc.State(start, lowest, zeros), learner.initial(start, step_size)
-    attempt = np.int32(1 if redraw_first else 0)
-    return State(
-        np.int32(0),
-        Chain(chain_words(key_words, chain), np.int32(0), np.int32(START), attempt, start, free, state, tuning),
-    )
+    attempt, none = np.int32(1 if redraw_first else 0), np.int32(0)
+    words = chain_words(key_words, chain)
+    return State(none, Chain(words, none, np.int32(START), attempt, start, free, zeros, none, state, tuning))
 
 
 class _Progress(NamedTuple):
@@ -285,8 +288,9 @@ def _candidate(chain):
     candidate = []
     for leaf, mask, before in zip(leaves, free, np.cumsum([0, *sizes[:-1]]), strict=True):
         index = jnp.arange(before, before + leaf.size, dtype=jnp.uint32).reshape(leaf.shape)
-        drawn = START_RADIUS * (2 * hmc.uniform(word, index, leaf.dtype) - 1)
-        candidate.append(jnp.where(mask & (chain.attempt > 0), drawn, leaf))
+        radius = START_RADIUS * jnp.exp2((1 - chain.attempt).astype(leaf.dtype) / HALVED)
+        drawn = radius * (2 * hmc.uniform(word, index, leaf.dtype) - 1)
+        candidate.append(jnp.where(mask & (chain.attempt > 0) & (chain.climbs == 0), drawn, leaf))
     kernel = chain.kernel._replace(
         position=hmc.select(starting, jax.tree.unflatten(structure, candidate), chain.kernel.position),
         log_density=jnp.where(starting, -jnp.inf, chain.kernel.log_density),
@@ -312,31 +316,64 @@ def _learn(learner, chain, last, iteration, adapting, options):
     signal = warmup.Signal(learner.names, last)
     state = chain.kernel
 
-    def judge(tuning, attempt):
+    def judge(chain):
         good = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(state)]))
-        begun, search = learner.begin(tuning, state, options)
-        attempt = attempt + 1
-        hopeless = ~jnp.any(jnp.stack([jnp.any(x) for x in jax.tree.leaves(chain.free)]))
-        failed = (attempt >= MOST_STARTS) | hopeless
+        begun, search = learner.begin(chain.tuning, state, options)
+        attempt = chain.attempt + (chain.climbs == 0).astype(jnp.int32)
+        fixed = ~jnp.any(jnp.stack([jnp.any(x) for x in jax.tree.leaves(chain.free)]))
+        failed = (attempt >= MOST_STARTS) | fixed
         # A density without a gradient is run all the same: every transition diverges, and the result says so.
         failed = jnp.where(failed & jnp.isfinite(state.log_density), RUN, jnp.where(failed, FAILED, START))
         phase = jnp.where(good, jnp.where(search, SEARCH, RUN), failed)
-        return hmc.select(good, begun, tuning), attempt, phase.astype(jnp.int32)
+        tuning = hmc.select(good, begun, chain.tuning)
+        if learner.searches:
+            climbing, chain = _climb(chain, good, search & ~fixed & (options.num_warmup > 0))
+            phase = jnp.where(climbing, START, phase)
+        return chain._replace(tuning=tuning, attempt=attempt, phase=phase.astype(jnp.int32))
 
-    def search(tuning, attempt):
-        tuning, over = learner.search(tuning, signal, options)
-        return tuning, attempt, jnp.where(over, RUN, SEARCH).astype(jnp.int32)
+    def search(chain):
+        tuning, over = learner.search(chain.tuning, signal, options)
+        return chain._replace(tuning=tuning, phase=jnp.where(over, RUN, SEARCH).astype(jnp.int32))
 
-    def adapt(tuning, attempt):
-        tuning, again = learner.update(tuning, state, signal, iteration, options)
-        return tuning, attempt, jnp.where(again, SEARCH, RUN).astype(jnp.int32)
+    def adapt(chain):
+        tuning, again = learner.update(chain.tuning, state, signal, iteration, options)
+        return chain._replace(tuning=tuning, phase=jnp.where(again, SEARCH, RUN).astype(jnp.int32))
 
-    def rest(tuning, attempt):
-        return tuning, attempt, chain.phase
+    def rest(chain):
+        return chain
 
     branch = jnp.where(adapting, 2, jnp.where(chain.phase < RUN, chain.phase, 3))
-    tuning, attempt, phase = jax.lax.switch(branch, [judge, search, adapt, rest], chain.tuning, chain.attempt)
-    return chain._replace(tuning=tuning, attempt=attempt, phase=phase)
+    return jax.lax.switch(branch, [judge, search, adapt, rest], chain)
+
+
+def _climb(chain, good, allowed):
+    """From a start far out in the tails, take a step uphill; say whether there is one more candidate to evaluate.
+
+    Left alone, a chain falls from there with so much energy that it flies past everything, and in float32 the rounding
+    of its log density hides the errors that a step size is tuned by. Far is where the slope promises a gain beyond
+    what draws differ by. A step uses the sign of each derivative alone, since sizes can be astronomic: an entry's
+    stride grows by half while its sign stays, and halves when it turns (Riedmiller and Braun 1993, "RPROP"). From where
+    the density is not finite it goes back half a step, and at the end the whole one.
+    """
+    climbed, more = chain.climbs > 0, chain.climbs < MOST_CLIMBS
+    gradient = chain.kernel.gradient
+
+    def forward(before, slope, free):
+        turned = before * slope < 0
+        size = jnp.where(climbed, jnp.abs(before) * jnp.where(turned, 0.5, 1.5), FIRST_STRIDE)
+        return jnp.where(free, size * jnp.sign(slope), 0).astype(before.dtype)
+
+    ahead = jax.tree.map(forward, chain.stride, gradient, chain.free)
+    far = more & (hmc.dots((ahead, gradient))[0] > FAR + sum(x.size for x in jax.tree.leaves(gradient)))
+    back = jax.tree.map(lambda x: jnp.where(more, 0.5, 1) * x, chain.stride)
+    stride = hmc.select(good, ahead, back)
+    step = hmc.select(good, stride, jax.tree.map(jnp.negative, back))
+    climbing = allowed & jnp.where(good, far, climbed)
+    return climbing, chain._replace(
+        start=hmc.select(climbing, jax.tree.map(jnp.add, chain.kernel.position, step), chain.start),
+        stride=hmc.select(climbing, stride, chain.stride),
+        climbs=chain.climbs + climbing.astype(jnp.int32),
+    )
 
 
 def statistics(kernel, outputs):

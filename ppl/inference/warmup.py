@@ -24,7 +24,6 @@ from ppl.inference import hmc, metropolis, nuts, whitening
 
 FIRST_STEP_SIZE = 0.1
 MOST_TRIES = 40  # of the step-size search, each doubling or halving
-FALL, FALL_DEPTH = 10, 5  # while the first draws fall from the start, trajectories are short: they would fly far past
 MEMORY = 128  # times at which trajectories turned back that hmc remembers
 UNTUNED_STEPS = 10  # leapfrogs of an hmc trajectory when nothing was given or learnt
 
@@ -166,9 +165,7 @@ class GradientTuner:
     def settings(self, tuning, options, searching, adapting):
         """Return the kernel's settings for the next transition."""
         if self.kernel is nuts:
-            falling = adapting & (tuning.windows.count[0] < FALL)
-            limit = jnp.where(falling, jnp.minimum(FALL_DEPTH, options.max_depth), options.max_depth)
-            return nuts.Settings(tuning.step_size, tuning.scale, jnp.where(searching, 1, limit))
+            return nuts.Settings(tuning.step_size, tuning.scale, jnp.where(searching, 1, options.max_depth))
         learning = options.num_steps <= 0
         table = jnp.where(learning, lengths(tuning), options.num_steps)
         return hmc.Settings(tuning.step_size, jnp.where(searching, 1, table), tuning.scale, adapting & learning)
