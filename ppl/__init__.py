@@ -83,6 +83,7 @@ from ppl.tracing import condition as condition
 from ppl.tracing import do as do
 from ppl.tracing import handle as handle
 from ppl.tracing import handler as handler
+from ppl.tracing import linear as linear
 from ppl.tracing import log_density as log_density
 from ppl.tracing import log_joint as log_joint
 from ppl.tracing import mask as mask

@@ -15,6 +15,7 @@ from ppl.tracing.handlers import reweight as reweight
 from ppl.tracing.handlers import scope as scope
 from ppl.tracing.handlers import shard as shard
 from ppl.tracing.handlers import substitute as substitute
+from ppl.tracing.linear import linear as linear
 from ppl.tracing.loops import Map as Map
 from ppl.tracing.loops import Scan as Scan
 from ppl.tracing.programs import Trace as Trace

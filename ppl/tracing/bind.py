@@ -20,6 +20,7 @@ from ppl.supports import Support
 from ppl.tracing.entries import Parts, is_leaf, split
 from ppl.tracing.entries import signature as signature
 from ppl.tracing.handle import model_name
+from ppl.tracing.linear import feature_major
 from ppl.tracing.programs import Context, as_key, discrete_latent, run, run_parts, total
 
 
@@ -52,7 +53,9 @@ class Structure:
                 self.supports[rv.name] = rv.support
 
         order, self.supports = [], {}  # supports that do not depend on parameters
-        sites = jax.eval_shape(look, shapes)
+        jaxpr, sites = jax.make_jaxpr(look, return_shape=True)(shapes)
+        turned = feature_major(jaxpr.jaxpr, sorted(shapes))  # jax sorts the keys of a dict
+        self.feature_major = frozenset(n for n in turned if not n.startswith("="))
         sites = {name: sites[name] for name in order}
         self.latents, self.derived = {}, {}
         for name, site in sites.items():
@@ -82,6 +85,11 @@ class Structure:
             variant.compiled, variant.inside = {}, inside
             self._variants.setdefault(inside, variant)
         return self._variants[inside]
+
+    def stored(self, arrays):
+        """Return the data arrays as a bound model keeps them: the X of a `linear` transposed, under another name."""
+        turned = {f"{n}.T": _transpose(arrays[n]) for n in self.feature_major}
+        return {**{n: a for n, a in arrays.items() if n not in self.feature_major}, **turned}
 
     def given(self, arrays, **ctx):
         """Return the model's arguments and a Context for these data arrays."""
@@ -149,11 +157,19 @@ def _all_inside(support, value):
         return False
 
 
+@jax.jit
+def _transpose(array):
+    return array.T
+
+
 def join(static, arrays):
     """Put structure and arrays together again: `(arguments, observed)`."""
     arguments = {}
     for name, (structure, leaves) in static:
-        filled = [arrays[key] if is_array else leaf for is_array, key, leaf, _ in leaves]
+        filled = [
+            (arrays[key] if key in arrays else arrays[f"{key}.T"].T) if is_array else leaf
+            for is_array, key, leaf, _ in leaves
+        ]
         arguments[name] = jax.tree.unflatten(structure, filled)
     observed = {name: arrays[f"={name}"] for name in (k[1:] for k in arrays if k.startswith("="))}
     return arguments, observed
@@ -218,7 +234,8 @@ def bind(model: Callable[..., Any], data: Mapping[str, Any] | None = None) -> "B
         run_parts(structure.model, parts, Context(data=parts.observed, missing=parts.missing, key=as_key(0)))
     else:
         parts.check_names(structure.families)
-    return Bound(structure.knowing(arrays), arrays, parts)
+    structure = structure.knowing(arrays)
+    return Bound(structure, structure.stored(arrays), parts)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -206,6 +206,7 @@ def handled(key: jax.Array) -> None:
         print(rv)
     ppl.sample(model, key, data)
     ppl.log_joint(model, {"mu": 0.0}, data)
+    print(ppl.linear(jnp.ones((4, 2)), jnp.ones(2), 0.5).shape)
     density = ppl.log_density(model, data)
     value: jax.Array = density(density.initial(key=0))
     bound = ppl.bind(model, data)
