@@ -24,6 +24,7 @@ from ppl.tracing.handle import model_name
 
 CHUNK_SECONDS = 0.075
 CHUNK_BYTES = 8e6
+MANY = 32  # chains from which on several of them share a call
 FIRST_CHUNK, GROWTH = 32, 8  # transitions before the speed is known; how much longer the next chunk may be
 CHECKPOINT_SECONDS = 30.0
 
@@ -76,11 +77,14 @@ class Program:
         shapes = {n: jax.ShapeDtypeStruct(a.shape, a.dtype) for n, a in bound.arrays.items()}
         row = jax.eval_shape(record, jax.ShapeDtypeStruct((layout.size,), layout.dtype), shapes)
         row_bytes = sum(np.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(row)) * (block or 1)
-        self.length = int(np.clip(CHUNK_BYTES // max(row_bytes, 1), 1, 1000))
+        turns = block is not None and job.kernel != "metropolis" and jax.default_backend() == "cpu"
+        most = max(16, 8000 // block) if turns else 1000
+        self.length = int(np.clip(CHUNK_BYTES // max(row_bytes, 1), 1, most))
         run = chunk.build(
             job.kernel, log_density, record, length=self.length, metric=job.metric, thin=job.thin,
-            keep_warmup=job.keep_warmup, chains=block,
+            keep_warmup=job.keep_warmup, chains=None if turns else block,
         )  # fmt: skip
+        run = chunk.in_turn(run) if turns else run
         self.call = jax.jit(run, donate_argnums=0, compiler_options=compiler_options())
 
 
@@ -95,17 +99,20 @@ def workers():
 
 
 def block_size(job):
-    """Return how many chains one call moves in lockstep, or None for one chain without a batch axis.
+    """Return how many chains one call moves, or None for one chain without a batch axis.
 
-    Chains of a sampler whose trajectories differ in length would wait for each other in lockstep, so on a CPU they
-    run one by one; Metropolis steps all cost the same.
+    On a CPU, chains of a sampler whose trajectories differ in length would wait for each other in lockstep: they run one
+    by one, and where they are many, a block of them in turn, which saves the cost of calls. Metropolis steps all cost
+    the same and go in lockstep, as all chains do on other devices.
     """
     if jax.default_backend() != "cpu":
         return job.chains
-    if job.kernel != "metropolis" or job.chains == 1:
-        return None
     parts = min(workers(), job.chains)
-    return job.chains // parts if job.chains % parts == 0 else job.chains
+    if job.kernel == "metropolis":
+        return None if job.chains == 1 else job.chains // parts if job.chains % parts == 0 else job.chains
+    if job.chains < MANY:
+        return None
+    return max(d for d in range(1, job.chains // parts + 1) if job.chains % d == 0)
 
 
 def prepare(bound, layout, job):

@@ -120,16 +120,14 @@ def initial_state(
     """
     start, free = jax.tree.map(np.asarray, start), jax.tree.map(lambda x: np.asarray(x, np.bool_), free)
     if chains is not None:
-        parts = [
-            initial_state(
-                *(kernel, *(jax.tree.map(lambda x: x[i], t) for t in (start, free)), key_words, chain + i, metric),  # noqa: B023
-                step_size=step_size,
-                scale=scale,
-                redraw_first=redraw_first,
-            ).chain
-            for i in range(chains)
-        ]
-        return State(np.int32(0), jax.tree.map(lambda *x: np.stack(x), *parts))
+        rest = (metric, step_size, scale, None, redraw_first)
+        one = initial_state(kernel, *jax.tree.map(lambda x: x[0], (start, free)), key_words, chain, *rest)
+        many = jax.tree.map(lambda x: np.repeat(np.expand_dims(x, 0), chains, 0), one.chain)
+        words = np.stack([chain_words(key_words, chain + i) for i in range(chains)])
+        return State(
+            one.iteration,
+            many._replace(key=words, start=start, free=free, kernel=many.kernel._replace(position=start)),
+        )
     learner = tuner(kernel, metric)
     real = jax.tree.leaves(start)[0].dtype
     lowest, zeros = np.asarray(-np.inf, real), jax.tree.map(np.zeros_like, start)
@@ -264,6 +262,21 @@ def build(
         return carry.state, outputs
 
     return run
+
+
+def in_turn(run: Callable) -> Callable:
+    """Return `run` for several chains that one call moves one after the other: none waits for another's trajectories.
+
+    States and outputs have the chain axes that `build(chains=)` gives them.
+    """
+
+    def runs(state, data, n, options):
+        after, outputs = jax.lax.map(lambda chain: run(State(state.iteration, chain), data, n, options), state.chain)
+        rows = {name: jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), outputs[name]) for name in ("draws", "stats")}
+        counts = {name: jnp.min(outputs[name]) for name in ("kept", "done")}
+        return State(jnp.min(after.iteration), after.chain), {**outputs, **rows, **counts}
+
+    return runs
 
 
 def _blank(state, rows, width, length):

@@ -284,3 +284,15 @@ def test_a_run_says_within_a_second_that_it_compiles(capsys):
     infer.nuts(model, draws=200)
     text = capsys.readouterr().err
     assert "compiling" in text or time.perf_counter() - began < 1.0
+
+
+@pytest.mark.parametrize("chains", [32, 34, 37])
+@quiet
+def test_many_chains_run_in_blocks_and_draw_what_they_draw_alone(chains, monkeypatch):
+    """Short runs, so that rounding in two programs cannot grow."""
+    posterior = infer.nuts(line, LINE, chains=chains, draws=3, warmup=3, seed=5, progress=False)
+    monkeypatch.setattr("ppl.inference.chains.MANY", 1000)
+    alone = infer.nuts(line, LINE, chains=chains, draws=3, warmup=3, seed=5, progress=False)
+    for name in alone:
+        np.testing.assert_allclose(posterior[name], alone[name], rtol=2e-3, atol=2e-3)
+    np.testing.assert_array_equal(posterior.stats["n_steps"], alone.stats["n_steps"])
