@@ -78,7 +78,7 @@ class Program:
         row = jax.eval_shape(record, jax.ShapeDtypeStruct((layout.size,), layout.dtype), shapes)
         row_bytes = sum(np.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(row)) * (block or 1)
         turns = block is not None and job.kernel != "metropolis" and jax.default_backend() == "cpu"
-        most = max(16, 8000 // block) if turns else 1000
+        most = max(16, 8000 // block) if turns else 1000 if block is None else 8000
         self.length = int(np.clip(CHUNK_BYTES // max(row_bytes, 1), 1, most))
         run = chunk.build(
             job.kernel, log_density, record, length=self.length, metric=job.metric, thin=job.thin,

@@ -213,8 +213,8 @@ def float_type(tree):
     return jnp.result_type(jax.tree.leaves(tree)[0])
 
 
-def draw_momentum(key, position):
-    """Draw a standard normal pytree like `position`, and four random words.
+def draw_momentum(key, position, count=4):
+    """Draw a standard normal pytree like `position`, and `count` random words.
 
     A single leaf takes one call of the generator; more leaves take one each.
     """
@@ -222,17 +222,17 @@ def draw_momentum(key, position):
     if len(leaves) > 1:
         keys = [jax.random.fold_in(key, i) for i in range(len(leaves))]
         normals = [jax.random.normal(k, jnp.shape(x), x.dtype) for k, x in zip(keys, leaves, strict=True)]
-        return jax.tree.unflatten(structure, normals), jax.random.bits(key, (4,))
+        return jax.tree.unflatten(structure, normals), jax.random.bits(key, (count,))
     (leaf,) = leaves
     real, size = float_type(leaf), jnp.size(leaf)
     width = jnp.finfo(real).bits
     # The barrier keeps the compiler from repeating the cipher in each place that reads some of its words.
-    words = jax.lax.optimization_barrier(random_words(key, 4 + size * (width // 32)))
-    bits = words[4:] if width == 32 else _join(words[4 : 4 + size], words[4 + size :])
+    words = jax.lax.optimization_barrier(random_words(key, count + size * (width // 32)))
+    bits = words[count:] if width == 32 else _join(words[count : count + size], words[count + size :])
     signed = jax.lax.bitcast_convert_type(bits, f"int{width}").astype(real)
     edge = 1 - jnp.finfo(real).epsneg
     normal = 2**0.5 * jax.lax.erf_inv(jnp.clip(signed * 2.0 ** (1 - width), -edge, edge))
-    return jax.tree.unflatten(structure, [normal.reshape(jnp.shape(leaf))]), words[:4]
+    return jax.tree.unflatten(structure, [normal.reshape(jnp.shape(leaf))]), words[:count]
 
 
 def _join(high, low):

@@ -69,7 +69,7 @@ def step(key, log_density, settings, state):
     """One transition that leaves `exp(log_density)` invariant; returns the next `State` and an `Info`."""
     real = float_type(state.position)
     fresh = state.log_density == -jnp.inf
-    noise, words = draw_momentum(key, state.position)
+    noise, words = draw_momentum(key, state.position, 1)
     if jax.tree.structure(settings.scale) == jax.tree.structure(state.position):
         jump = jax.tree.map(lambda s, e: s * e, settings.scale, noise)
     else:
