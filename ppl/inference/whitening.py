@@ -61,11 +61,18 @@ class Dense(NamedTuple):
 
     def apply(self, momentum):
         """Return A r."""
-        return self.factor @ momentum
+        return _product(self.factor, momentum)
 
     def transpose(self, gradient):
         """Return A^T g."""
-        return gradient @ self.factor
+        return _product(self.factor.T, gradient)
+
+
+def _product(matrix, vector):
+    """Return `matrix @ vector`; short sums are written out, which compiles and runs faster than a call."""
+    if len(vector) > 32:
+        return matrix @ vector
+    return jnp.sum(matrix * jnp.expand_dims(vector, 0), 1)
 
 
 class Moments(NamedTuple):
@@ -181,11 +188,18 @@ def _dense_estimate(moments, previous):
     one = jnp.eye(size, dtype=scale.dtype)
     draws = share * moments.spread[0] / (row * column) / degrees + (1 - share) * one
     gradients = share * moments.spread[1] * (row * column) / degrees + (1 - share) * one
-    lower = jnp.linalg.cholesky(gradients)
-    values, vectors = jnp.linalg.eigh(lower.T @ draws @ lower)
-    roots = jnp.expand_dims(jnp.sqrt(jnp.sqrt(jnp.maximum(values, 1e-12))), 0)
-    factor = row * jax.scipy.linalg.solve_triangular(lower.T, vectors * roots, lower=False)
+    values, vectors = _eigen(gradients)
+    root = jnp.sqrt(values)
+    middle = (vectors.T @ draws @ vectors) * (jnp.expand_dims(root, 1) * jnp.expand_dims(root, 0))
+    values, inner = _eigen(middle)
+    factor = row * ((vectors / jnp.expand_dims(root, 0)) @ (inner * jnp.expand_dims(jnp.sqrt(jnp.sqrt(values)), 0)))
     return Dense(jnp.where(jnp.all(jnp.isfinite(factor)), factor, previous.factor))
+
+
+def _eigen(matrix):
+    """Return eigenvalues, bounded away from 0, and eigenvectors of a positive definite matrix."""
+    vectors, values = jax.lax.linalg.eigh(matrix, sort_eigenvalues=False)
+    return jnp.maximum(values, 10 * jnp.finfo(values.dtype).eps * jnp.max(values)), vectors
 
 
 def _dense_first(position, gradient):
