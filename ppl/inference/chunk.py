@@ -371,9 +371,12 @@ def _climb(chain, good, allowed):
     climbed, more = chain.climbs > 0, chain.climbs < MOST_CLIMBS
     gradient = chain.kernel.gradient
 
+    steepest = jnp.max(jnp.stack([jnp.max(jnp.abs(g)) for g in jax.tree.leaves(gradient)]))
+
     def forward(before, slope, free):
         turned = before * slope < 0
-        size = jnp.where(climbed, jnp.abs(before) * jnp.where(turned, 0.5, 1.5), FIRST_STRIDE)
+        first = FIRST_STRIDE * jnp.sqrt(jnp.abs(slope) / jnp.maximum(steepest, 1))
+        size = jnp.where(climbed, jnp.abs(before) * jnp.where(turned, 0.5, 1.5), first)
         return jnp.where(free, size * jnp.sign(slope), 0).astype(before.dtype)
 
     ahead = jax.tree.map(forward, chain.stride, gradient, chain.free)
