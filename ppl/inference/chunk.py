@@ -31,7 +31,8 @@ from ppl.inference.warmup import Options
 START, SEARCH, RUN, FAILED = 0, 1, 2, 3
 MOST_STARTS = 100  # candidates
 START_RADIUS, HALVED = 2.0, 10  # the first candidate is uniform in (-2, 2) per free entry; halved every 10 candidates
-FAR, MOST_CLIMBS, FIRST_STRIDE = 100, 100, 0.1  # a start where one step uphill gains more than FAR + size climbs first
+FAR, FIRST_STRIDE = 100, 0.1  # a start where one step uphill gains more than FAR + size climbs first
+MOST_CLIMBS, MOST_WALLS = 100, 20  # steps of a climb; candidates that may be given up because their climb met a wall
 
 
 class Chain(NamedTuple):
@@ -42,9 +43,9 @@ class Chain(NamedTuple):
       tick: steps of the kernel so far, of any kind.
       phase: START, SEARCH, RUN or FAILED.
       attempt: candidates for the start so far.
-      start: the start as given.
+      start: the start as given, or the last point of the climb.
       free: which of its entries may be redrawn, and may climb.
-      stride: the last step of the climb, in each entry.
+      stride: the next step of the climb, in each entry.
       climbs: steps of the climb so far.
       kernel: the kernel's state.
       tuning: what the warm-up has learnt.
@@ -297,13 +298,14 @@ def _candidate(chain):
     starting = chain.phase == START
     word = hmc.scramble(chain.key[0] ^ hmc.scramble(chain.key[1] + chain.tick.astype(jnp.uint32)))
     leaves, structure = jax.tree.flatten(chain.start)
-    free, sizes = jax.tree.leaves(chain.free), [leaf.size for leaf in leaves]
+    free, strides = jax.tree.leaves(chain.free), jax.tree.leaves(chain.stride)
+    sizes = [leaf.size for leaf in leaves]
     candidate = []
-    for leaf, mask, before in zip(leaves, free, np.cumsum([0, *sizes[:-1]]), strict=True):
+    for leaf, stride, mask, before in zip(leaves, strides, free, np.cumsum([0, *sizes[:-1]]), strict=True):
         index = jnp.arange(before, before + leaf.size, dtype=jnp.uint32).reshape(leaf.shape)
         radius = START_RADIUS * jnp.exp2((1 - chain.attempt).astype(leaf.dtype) / HALVED)
         drawn = radius * (2 * hmc.uniform(word, index, leaf.dtype) - 1)
-        candidate.append(jnp.where(mask & (chain.attempt > 0) & (chain.climbs == 0), drawn, leaf))
+        candidate.append(jnp.where(mask & (chain.attempt > 0) & (chain.climbs == 0), drawn, leaf + stride))
     kernel = chain.kernel._replace(
         position=hmc.select(starting, jax.tree.unflatten(structure, candidate), chain.kernel.position),
         log_density=jnp.where(starting, -jnp.inf, chain.kernel.log_density),
@@ -332,16 +334,16 @@ def _learn(learner, chain, last, iteration, adapting, options):
     def judge(chain):
         good = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(state)]))
         begun, search = learner.begin(chain.tuning, state, options)
-        attempt = chain.attempt + (chain.climbs == 0).astype(jnp.int32)
         fixed = ~jnp.any(jnp.stack([jnp.any(x) for x in jax.tree.leaves(chain.free)]))
+        attempt = chain.attempt + (chain.climbs == 0).astype(jnp.int32)
         failed = (attempt >= MOST_STARTS) | fixed
         # A density without a gradient is run all the same: every transition diverges, and the result says so.
         failed = jnp.where(failed & jnp.isfinite(state.log_density), RUN, jnp.where(failed, FAILED, START))
         phase = jnp.where(good, jnp.where(search, SEARCH, RUN), failed)
         tuning = hmc.select(good, begun, chain.tuning)
         if learner.searches:
-            climbing, chain = _climb(chain, good, search & ~fixed & (options.num_warmup > 0))
-            phase = jnp.where(climbing, START, phase)
+            again, chain = _climb(chain, good, search & ~fixed & (options.num_warmup > 0))
+            phase = jnp.where(again, START, phase)
         return chain._replace(tuning=tuning, attempt=attempt, phase=phase.astype(jnp.int32))
 
     def search(chain):
@@ -360,35 +362,39 @@ def _learn(learner, chain, last, iteration, adapting, options):
 
 
 def _climb(chain, good, allowed):
-    """From a start far out in the tails, take a step uphill; say whether there is one more candidate to evaluate.
+    """From a start far out in the tails, take a step uphill; say whether there is another candidate to evaluate.
 
     Left alone, a chain falls from there with so much energy that it flies past everything, and in float32 the rounding
     of its log density hides the errors that a step size is tuned by. Far is where the slope promises a gain beyond
-    what draws differ by. A step uses the sign of each derivative alone, since sizes can be astronomic: an entry's
-    stride grows by half while its sign stays, and halves when it turns (Riedmiller and Braun 1993, "RPROP"). From where
-    the density is not finite it goes back half a step, and at the end the whole one.
+    what draws differ by; and until a derivative changes its sign, strides may be short only because a long one was
+    taken back. A step uses the signs of the derivatives, since sizes can be astronomic: an entry's stride grows by half
+    while its sign stays, and halves when it turns (Riedmiller and Braun 1993, "RPROP"). The first strides go with the
+    roots of the slopes, so that entries with little to gain, the scales of groups that are not yet where their data
+    are, hardly move. Where the density is not finite, the step is tried at half its length. A climb that is over before a
+    derivative turned has met a wall, an underflow perhaps: another candidate is drawn, or after `MOST_WALLS` of them
+    the last finite point is taken.
     """
     climbed, more = chain.climbs > 0, chain.climbs < MOST_CLIMBS
-    gradient = chain.kernel.gradient
+    gradient, leaves = chain.kernel.gradient, jax.tree.leaves
+    steepest = jnp.max(jnp.stack([jnp.max(jnp.abs(g)) for g in leaves(gradient)]))
+    flips = jax.tree.map(lambda before, slope: before * jnp.sign(slope) < 0, chain.stride, gradient)
 
-    steepest = jnp.max(jnp.stack([jnp.max(jnp.abs(g)) for g in jax.tree.leaves(gradient)]))
-
-    def forward(before, slope, free):
-        turned = before * slope < 0
-        first = FIRST_STRIDE * jnp.sqrt(jnp.abs(slope) / jnp.maximum(steepest, 1))
-        size = jnp.where(climbed, jnp.abs(before) * jnp.where(turned, 0.5, 1.5), first)
+    def forward(before, slope, flipped, free):
+        first = FIRST_STRIDE * (jnp.sqrt(jnp.abs(slope)) / jnp.sqrt(jnp.maximum(steepest, 1)))  # roots cannot underflow
+        size = jnp.where(climbed, jnp.abs(before) * jnp.where(flipped, 0.5, 1.5), first)
         return jnp.where(free, size * jnp.sign(slope), 0).astype(before.dtype)
 
-    ahead = jax.tree.map(forward, chain.stride, gradient, chain.free)
-    far = more & (hmc.dots((ahead, gradient))[0] > FAR + sum(x.size for x in jax.tree.leaves(gradient)))
-    back = jax.tree.map(lambda x: jnp.where(more, 0.5, 1) * x, chain.stride)
-    stride = hmc.select(good, ahead, back)
-    step = hmc.select(good, stride, jax.tree.map(jnp.negative, back))
-    climbing = allowed & jnp.where(good, far, climbed)
-    return climbing, chain._replace(
-        start=hmc.select(climbing, jax.tree.map(jnp.add, chain.kernel.position, step), chain.start),
-        stride=hmc.select(climbing, stride, chain.stride),
-        climbs=chain.climbs + climbing.astype(jnp.int32),
+    ahead = jax.tree.map(forward, chain.stride, gradient, flips, chain.free)
+    gains = hmc.dots((ahead, gradient))[0] > FAR + sum(x.size for x in leaves(gradient))
+    turned = jnp.any(jnp.stack([jnp.any(f) for f in leaves(flips)]))
+    shorter = jax.tree.map(lambda x: jnp.where(more, 0.5, 0) * x, chain.stride)
+    onward = more & good & (gains | (climbed & ~turned))
+    anew = climbed & ~more & ~turned & (chain.attempt < MOST_WALLS)
+    climbing = allowed & ~anew & (onward | (climbed & ~good))
+    return climbing | anew, chain._replace(
+        start=hmc.select(climbing & good, chain.kernel.position, chain.start),
+        stride=hmc.select(good & ~anew, ahead, shorter),
+        climbs=jnp.where(anew, 0, chain.climbs + climbing.astype(jnp.int32)),
     )
 
 

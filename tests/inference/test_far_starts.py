@@ -4,12 +4,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ppl import Flat, Normal, infer
+from ppl import Flat, Normal, Poisson, infer
 from ppl.inference import chunk
 from ppl.supports import positive, real
 
 HEIGHT = np.linspace(58.0, 77.0, 200).astype(np.float32)
 WAGE = (-85_000 + 1600 * HEIGHT + 19_000 * np.sin(np.arange(200) * 7.3)).astype(np.float32)
+YEAR = np.linspace(-10.0, 10.0, 40).astype(np.float32)
 
 
 def wages(height):
@@ -20,8 +21,16 @@ def wages(height):
     yield Normal(a + b * height, sigma, shape=height.shape, name="wage")
 
 
+def births(year):
+    """A cubic in the exponent: log densities down to -1e30 and to -inf."""
+    beta = yield Normal(0.0, 5.0, shape=(4,), name="beta")
+    powers = jnp.stack([year**0, year, year**2, year**3], -1)
+    yield Poisson(jnp.exp(powers @ beta), shape=year.shape, name="count")
+
+
 CASES = {
     "wages": (wages, {"height": HEIGHT, "wage": WAGE}),
+    "births": (births, {"year": YEAR, "count": np.round(np.exp(4 + 0.05 * YEAR)).astype(np.int32)}),
 }
 
 
