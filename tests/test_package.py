@@ -251,7 +251,7 @@ sys.exit(pytest.main(["tests", "--collect-only", "-q", "-q", "-p", "no:cacheprov
 
 
 def test_importing_takes_little_longer_than_jax_alone():
-    """Processor time, the best of five: 0.1 s, or a quarter of what jax itself takes on a slow or busy machine."""
+    """Processor time, the best of five: 0.1 s, or a sixth of what jax itself takes on a slow or busy machine."""
     program = """
 import time
 start = time.process_time()
@@ -263,7 +263,7 @@ print(time.process_time() - between, between - start)
     times = []
     for _ in range(5):
         own, jax_alone = map(float, python(program, PYTHONDONTWRITEBYTECODE="").split())
-        if own <= max(0.1, jax_alone / 4):
+        if own <= max(0.1, jax_alone / 6):
             return
         times.append((own, jax_alone))
     raise AssertionError(f"seconds for ppl and for jax: {times}")

@@ -77,8 +77,8 @@ class Program:
         shapes = {n: jax.ShapeDtypeStruct(a.shape, a.dtype) for n, a in bound.arrays.items()}
         row = jax.eval_shape(record, jax.ShapeDtypeStruct((layout.size,), layout.dtype), shapes)
         row_bytes = sum(np.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(row)) * (block or 1)
-        turns = block is not None and job.kernel != "metropolis" and jax.default_backend() == "cpu"
-        most = max(16, 8000 // block) if turns else 1000 if block is None else 8000
+        turns = block is not None and waits(job)
+        most = 1000 if block is None else max(16, 8000 // block) if turns else 8000
         self.length = int(np.clip(CHUNK_BYTES // max(row_bytes, 1), 1, most))
         run = chunk.build(
             job.kernel, log_density, record, length=self.length, metric=job.metric, thin=job.thin,
@@ -98,6 +98,11 @@ def workers():
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def waits(job):
+    """Tell whether chains in lockstep would wait for each other, where that costs more than it saves."""
+    return job.kernel != "metropolis" and jax.default_backend() == "cpu"
+
+
 def block_size(job):
     """Return how many chains one call moves, or None for one chain without a batch axis.
 
@@ -108,7 +113,7 @@ def block_size(job):
     if jax.default_backend() != "cpu":
         return job.chains
     parts = min(workers(), job.chains)
-    if job.kernel == "metropolis":
+    if not waits(job):
         return None if job.chains == 1 else job.chains // parts if job.chains % parts == 0 else job.chains
     if job.chains < MANY:
         return None

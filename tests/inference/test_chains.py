@@ -222,9 +222,8 @@ class TestMemory:
             return done
 
         self.peak(100, keep=[])
-        monkeypatch.setattr(
-            chains, "workers", lambda: 1
-        )  # how chunks overlap in time would change what is alive at once
+        # How chunks overlap in time would change what is alive at once.
+        monkeypatch.setattr(chains, "workers", lambda: 1)
         monkeypatch.setattr(chains.Chain, "advance", watched)
         few = self.peak(1000, keep=[]), max(on_device)
         on_device.clear()
