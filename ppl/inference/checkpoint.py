@@ -26,9 +26,9 @@ def flat_states(chains):
     """Return the states of all chains as one dict of numpy arrays."""
     out = {}
     for chain in chains:
-        leaves, _ = jax.tree_util.tree_flatten_with_path(jax.device_get(chain.state))
+        leaves, _ = jax.tree_util.tree_flatten_with_path(chain.host_state())
         for path, leaf in leaves:
-            out[f"{chain.first}{jax.tree_util.keystr(path)}"] = np.asarray(leaf)
+            out[f"{chain.first}{jax.tree_util.keystr(path)}"] = leaf
     return out
 
 

@@ -48,6 +48,15 @@ class Layout:
             offset += count
         return position
 
+    def apart_numpy(self, vectors):
+        """Return arrays by name of numpy vectors [..., D], leading axes kept."""
+        parts, offset = {}, 0
+        for name, shape in self.shapes.items():
+            count = int(np.prod(shape))
+            parts[name] = vectors[..., offset : offset + count].reshape((*vectors.shape[:-1], *shape))
+            offset += count
+        return parts
+
     def together(self, position):
         """Return the flat vector (numpy) of free values by name."""
         parts = [np.asarray(position[name], self.dtype).ravel() for name in self.shapes]
