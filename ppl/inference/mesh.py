@@ -49,6 +49,7 @@ class Program:
         per_group = groups(spread, job.chains)
         self.width = per_group if together(job) and per_group > 1 else None
         self.block = board.groups * (self.width or 1)
+        self.where = {"mesh": dict(board.mesh.shape), "sharding": {n: str(spec) for n, spec in board.specs}}
         self.turns = job.chains // self.block
         self.title = f"{job.kernel} of {model_name(structure.model)} on {board.mesh.size} devices"
         names = structure.recorded
@@ -90,7 +91,8 @@ class Program:
                 group, mesh=board.mesh, in_specs=(own, all_groups, all_groups, all_groups), out_specs=own,
                 axis_names={CHAINS}, check_vma=False,
             )  # fmt: skip
-        everywhere = board.sharding()
+        local = board.sharding().is_fully_addressable  # then the host puts the groups' numbers together
+        everywhere = board.sharding(board.chains) if local else board.sharding()
         between = (None,) if self.width is None else (None, None)  # draws, and chains of a group
         value = {n: board.sharding(board.chains, *between, *spread.values[n]) for n in row["value"]}
         draws = {"value": value, **{k: jax.tree.map(lambda _: everywhere, row[k]) for k in row if k != "value"}}

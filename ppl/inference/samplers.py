@@ -335,6 +335,7 @@ def _posterior(bound, job, settings, words, dims, coords, parts, outcome, second
             "metric": job.metric,
             "latents": list(structure.latents),
             "observed": list(structure.observed),
+            **getattr(parts[0].program, "where", {}),
             **{k: v for k, v in settings.items() if v is not None},
         },
         timings={
