@@ -49,7 +49,7 @@ class Rows(chains.Rows):
             if key not in self.arrays:
                 total = max(self._total(group), block.program.length)
                 shape = (board.groups, self.job.chains // board.groups, total, *tail)
-                self.arrays[key] = _zeros(shape, value.dtype.name, sharding)
+                self.arrays[key] = empty_on(shape, value.dtype.name, sharding)
             self.arrays[key] = _writer(sharding, block.program.width is None)(
                 self.arrays[key], value, np.int32(block.within[0]), np.int32(at), np.int32(part.start), np.int32(part.stop)
             )
@@ -95,8 +95,8 @@ class Rows(chains.Rows):
             sharding = board.sharding(*self.spread.values[name])
             if name not in self.moments:
                 tail = value.shape[2:] if block.program.width is None else value.shape[3:]
-                zeros = _zeros(tail, value.dtype.name, sharding)
-                self.moments[name] = (0, zeros, _zeros(tail, value.dtype.name, sharding))
+                zeros = empty_on(tail, value.dtype.name, sharding)
+                self.moments[name] = (0, zeros, empty_on(tail, value.dtype.name, sharding))
             count, mean, square = self.moments[name]
             lead = 2 if block.program.width is None else 3
             more = (part.stop - part.start) * (value.shape[0] * (1 if lead == 2 else value.shape[2]))
@@ -111,7 +111,8 @@ def _filler(shape, dtype, sharding):
     return jax.jit(lambda: jnp.zeros(shape, dtype), out_shardings=sharding)
 
 
-def _zeros(shape, dtype, sharding):
+def empty_on(shape, dtype, sharding):
+    """Return zeros, made on their devices."""
     return _filler(tuple(shape), dtype, sharding)()
 
 

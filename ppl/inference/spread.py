@@ -20,13 +20,14 @@ from ppl.tracing.handle import model_name
 PAD = ". ppl.pad(data, ...) makes observed rows fit and leaves those it adds out of the density exactly"
 
 
-def board(mesh, sharding, data):
+def board(mesh, sharding, data, draws=None):
     """Return the `Board` of a call, or None, and its data laid out under the board's mesh where they carry a sharding.
 
     Args:
       mesh: a `jax.sharding.Mesh` or None: then that of the data, or the one that `jax.set_mesh` has set.
       sharding: `{name: PartitionSpec}` or None.
       data: the mapping of the call. Arrays with a `NamedSharding` over several devices keep it.
+      draws: `{name: [chain, draw, ...]}` or None; those that lie on several devices stay there.
     """
     if mesh is not None and not isinstance(mesh, Mesh):
         raise ModelError(f"mesh= is a jax.sharding.Mesh, such as jax.make_mesh((8,), ('rows',)), not {type(mesh).__name__}")
@@ -36,8 +37,9 @@ def board(mesh, sharding, data):
             f"not {type(sharding).__name__}"
         )
     lying = [(name, found) for name, value in _items(data) if (found := _mesh_of(value)) is not None]
-    if mesh is None and lying:
-        mesh = lying[0][1]
+    drawn = [(name, found) for name, value in _items(draws) if (found := carried(value)) is not None]
+    if mesh is None and (lying or drawn):
+        mesh = (lying or drawn)[0][1]
     if mesh is None and sharding:
         current = jax.sharding.get_mesh()
         mesh = current if isinstance(current, Mesh) and current.axis_names else None
@@ -77,6 +79,9 @@ def board(mesh, sharding, data):
             )
         data[name], own = _under(data[name], under, specs.get(name))
         specs.setdefault(name, own)
+    for name, found in drawn:
+        if same_devices(found, mesh):
+            specs.setdefault(name, PartitionSpec(*tuple(draws[name].sharding.spec)[2:]))
     return Board(under, tuple(sorted(specs.items(), key=lambda item: item[0]))), data
 
 
@@ -119,13 +124,13 @@ class Spread:
     free: dict
 
     @classmethod
-    def of(cls, board, bound):
-        """Check a board's specs against a bound model."""
+    def of(cls, board, bound, drawn=()):
+        """Check a board's specs against a bound model; names of `drawn` may be unknown to it."""
         structure, mesh = bound.structure, board.mesh
         entries = {**bound.parts.arguments, **bound.parts.observed}
         given = dict(board.specs)
         for name in given:
-            if name not in entries and name not in structure.families:
+            if name not in entries and name not in structure.families and name not in drawn:
                 known = [*entries, *structure.families]
                 raise ModelError(
                     f"sharding has {name!r}, which is neither an entry of data nor a random variable of "
