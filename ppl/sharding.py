@@ -98,10 +98,29 @@ def carried(value):
 
 
 def put(value, sharding):
-    """Return a host array on devices, also where some of them belong to other processes."""
-    if isinstance(value, jax.Array) or sharding.is_fully_addressable:
+    """Return an array on devices, also where some of them belong to other processes."""
+    elsewhere = isinstance(value, jax.Array) and not value.is_fully_addressable
+    if elsewhere or sharding.is_fully_addressable:
         return jax.device_put(value, sharding)
     return jax.make_array_from_callback(np.shape(value), sharding, lambda index: np.asarray(value)[index])
+
+
+def gathered(value):
+    """Return an array as numpy. Of one that lies on several processes, all of them fetch all: call it on each."""
+    if isinstance(value, jax.Array) and not value.is_fully_addressable and not value.is_fully_replicated:
+        mesh = twin(value.sharding.mesh)
+        with jax.set_mesh(mesh):
+            value = jax.device_put(value, NamedSharding(mesh, value.sharding.spec))
+            value = jax.jit(lambda x: x, out_shardings=NamedSharding(mesh, PartitionSpec()))(value)
+    return np.asarray(value)
+
+
+def settled(value):
+    """Return an array as numpy if this process has all of it and only chains divide it; else as it is."""
+    if not is_spread(value):
+        return np.asarray(value)
+    only_chains = named(value.sharding.spec) <= {CHAINS} if isinstance(value.sharding, NamedSharding) else False
+    return np.asarray(value) if only_chains and value.is_fully_addressable else value
 
 
 def is_spread(value):

@@ -12,6 +12,7 @@ Random numbers are those of `chains`, bit for bit, on every mesh; sums over devi
 """
 
 import concurrent.futures
+import contextlib
 import time
 
 import jax
@@ -23,7 +24,7 @@ from ppl.inference import cache, chains, chunk, whitening
 from ppl.inference.rows import Rows
 from ppl.inference.spread import groups
 from ppl.inference.start import starts
-from ppl.sharding import CHAINS, is_spread, put
+from ppl.sharding import CHAINS, gathered, put, settled
 from ppl.tracing.handle import model_name
 
 
@@ -204,26 +205,31 @@ class Block(chains.Chain):
 
     def host_state(self):
         """Return the state; what is divided between devices stays there."""
-        return jax.tree.map(lambda x: x if is_spread(x) else np.asarray(x), self.state)
+        return jax.tree.map(settled, self.state)
 
     def inverse_metric(self):
         """Return `{name: [chain of the block, ...]}`, divided entries on their devices."""
         spread = self.program.spread
         scale = self.state.chain.tuning.scale
         if spread.flat or not isinstance(scale, whitening.Diagonal):
-            found = jax.tree.leaves(chunk.inverse_metric(self.state))
+            scale = jax.tree.map(gathered, scale)
+            found = jax.tree.leaves(chunk.inverse_metric(_with_scale(self.state, scale)))
         else:
-            found = [s**2 if is_spread(s) else np.asarray(s) ** 2 for s in scale.scale]
+            found = [settled(s) ** 2 for s in scale.scale]
         names = [""] if spread.flat else [f"/{n}" for n in self.program.layout.shapes]
         merged = (lambda x: x) if self.program.width is None else (lambda x: x.reshape(-1, *x.shape[2:]))
         return {f"inv_metric{name}": merged(value) for name, value in zip(names, found, strict=True)}
 
     def failure(self):
         """Return the last start that was tried by a chain that found none, as one vector, and how many were."""
-        phase = np.asarray(self.state.chain.phase)
+        phase = gathered(self.state.chain.phase)
         place = np.unravel_index(int(np.argmax(phase == chunk.FAILED)), phase.shape)
-        parts = [np.ravel(np.asarray(x)[place]) for x in jax.tree.leaves(self.state.chain.kernel.position)]
-        return np.concatenate(parts), int(np.asarray(self.state.chain.attempt)[place])
+        parts = [np.ravel(gathered(x)[place]) for x in jax.tree.leaves(self.state.chain.kernel.position)]
+        return np.concatenate(parts), int(gathered(self.state.chain.attempt)[place])
+
+
+def _with_scale(state, scale):
+    return state._replace(chain=state.chain._replace(tuning=state.chain.tuning._replace(scale=scale)))
 
 
 def first_states(bound, layout, job, program, words, init):
@@ -247,12 +253,31 @@ def first_states(bound, layout, job, program, words, init):
     return out
 
 
-def run(blocks, arrays, progress, save=None):
-    """Run all chains to their ends, in chunks, one block after another; see `chains.run`."""
+def run(blocks, arrays, progress, save=None, together=None):
+    """Run all chains to their ends, in chunks, one block after another; see `chains.run`.
+
+    Args:
+      blocks: a list of `Block`.
+      arrays: the model's data on its devices.
+      progress: a `Progress`.
+      save: called about every half minute and at the end, or None.
+      together: the `hosts.Together` of several processes, or None.
+    """
     saved, compile_seconds, interrupted = time.perf_counter(), 0.0, False
     pool = concurrent.futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="ppl-mesh")
+    due = False
+
+    def agree(n):
+        nonlocal due
+        due = time.perf_counter() - saved > chains.CHECKPOINT_SECONDS
+        if together is not None:
+            n, due = together.agree(n, due)
+        return n
+
+    for block in blocks:
+        block.agree = agree
     try:
-        with cache.healing():
+        with cache.healing(), contextlib.nullcontext() if together is None else together:
             if not any(b.done for b in blocks):
                 compile_seconds = chains._first(pool, blocks, arrays, progress)
             while any(not b.finished for b in blocks) and not any(b.failed for b in blocks):
@@ -266,13 +291,15 @@ def run(blocks, arrays, progress, save=None):
                     chains._report(progress, block)
                     if block.failed:
                         break
-                if save is not None and time.perf_counter() - saved > chains.CHECKPOINT_SECONDS:
+                if save is not None and due:
                     save()
                     saved = time.perf_counter()
+            if save is not None:
+                save()
     except KeyboardInterrupt:
         interrupted = True
+        if save is not None and together is None:
+            save()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-    if save is not None:
-        save()
     return chains.Outcome(interrupted, compile_seconds)

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from ppl.inference import chains
-from ppl.sharding import is_spread
 
 
 class Rows(chains.Rows):
@@ -160,7 +159,3 @@ def _accumulator(sharding, lead):
 
     return jax.jit(accumulate, out_shardings=(sharding, sharding))
 
-
-def by_host(arrays):
-    """Return `{name: array}` with divided arrays fetched to this host, for files."""
-    return {name: np.asarray(value) if is_spread(value) else value for name, value in arrays.items()}

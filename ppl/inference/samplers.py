@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ppl.errors import DataError, ModelError, listed, suggest
-from ppl.inference import cache, chains, checkpoint, chunk, concerns, spread
+from ppl.inference import cache, chains, checkpoint, chunk, concerns, hosts, spread
 from ppl.inference import mesh as meshes
 from ppl.inference.labels import tidy_labels
 from ppl.inference.posterior import Posterior
@@ -272,9 +272,11 @@ def _run_on(board, job_settings, model, data, seed, init, dims, coords, progress
             )
     words = seed_words(seed)
     dims, coords = _labels(bound, dims, coords)
-    driver, arrays, where = chains, None, ()
+    driver, arrays, where, together = chains, None, (), None
     if board is not None:
         placed = spread.Spread.of(board, bound)
+        if hosts.several():
+            together = hosts.Together(hosts.description(bound, placed, job, settings, words))
         driver, arrays, where = meshes, placed.lay(bound.arrays), (placed,)
     arrays = jax.device_put(bound.arrays) if arrays is None else arrays
     program = driver.prepare(bound, layout, job, *where)
@@ -283,9 +285,10 @@ def _run_on(board, job_settings, model, data, seed, init, dims, coords, progress
     if path is not None:
         stored = checkpoint.Checkpoint(path, bound, job, settings, words)
         stored.restore(parts)
-    line = Progress(job.transitions, job.warmup, job.chains, progress)
+    line = Progress(job.transitions, job.warmup, job.chains, progress if hosts.first() else False)
+    more = {} if together is None else {"together": together}
     try:
-        outcome = driver.run(parts, arrays, line, save=None if stored is None else lambda: stored.save(parts))
+        outcome = driver.run(parts, arrays, line, save=None if stored is None else lambda: stored.save(parts), **more)
     except BaseException:
         line.close("stopped by an error")
         raise
@@ -295,7 +298,8 @@ def _run_on(board, job_settings, model, data, seed, init, dims, coords, progress
         raise no_start(bound, layout, *failed.failure())
     line.close("interrupted" if outcome.interrupted else None)
     posterior = _posterior(bound, job, settings, words, dims, coords, parts, outcome, time.perf_counter() - began)
-    concerns.warn(posterior.warnings())
+    if together is None:  # several processes print nothing of their own
+        concerns.warn(posterior.warnings())
     return posterior
 
 

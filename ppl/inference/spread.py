@@ -10,7 +10,6 @@ import dataclasses
 from collections.abc import Mapping
 
 import jax
-import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ppl.errors import ModelError, listed, suggest
@@ -202,7 +201,3 @@ def groups(spread, chains):
         )
     return chains // count
 
-
-def on_host(value):
-    """Return an array as numpy where this process has all of it, and as it is where it is divided between processes."""
-    return np.asarray(value) if value.is_fully_addressable or value.is_fully_replicated else value

@@ -139,6 +139,8 @@ def _all_inside(support, value):
     """Tell whether a value is known, and each of its draws lies in a support."""
     if value is None:
         return False
+    if isinstance(value, jax.Array) and not value.is_fully_addressable:
+        return False  # parts of it lie on other hosts
     known = concrete(value) if value.size < 10**6 else value  # large ones stay on their devices
     if known is None:
         return False
