@@ -138,12 +138,13 @@ class Together:
         thread.start()
         thread.join(self.seconds + 5.0)
         if not answer or answer[0] is not None:
-            print(f"{type(error).__name__}: {str(error).splitlines()[0][:300]}", file=sys.stderr)
+            sys.stderr.write(f"{type(error).__name__}: {str(error).splitlines()[0][:300]}\n")
             self._end(_missing(answer[0]) if answer else [0])
 
     def _end(self, missing):
-        print(_lost(missing, self.seconds), file=sys.stderr, flush=True)
         sys.stdout.flush()
+        sys.stderr.write(f"{_lost(missing, self.seconds)}\n")
+        sys.stderr.flush()
         os._exit(EXIT)
 
 

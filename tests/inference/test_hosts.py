@@ -31,9 +31,9 @@ def start(mode, folder, *more):
     }  # fmt: skip
     processes = []
     for rank in (0, 1):
-        out = open(folder / f"{rank}.log", "w")  # noqa: SIM115
         command = [sys.executable, "-W", "ignore", ROOT / "tests/inference/host_program.py", str(rank), str(port), mode]
-        processes.append(subprocess.Popen([*map(str, command), *more], stdout=out, stderr=out, env=environment))
+        with open(folder / f"{rank}.log", "w") as out:
+            processes.append(subprocess.Popen([*map(str, command), *more], stdout=out, stderr=out, env=environment))
     return processes
 
 
