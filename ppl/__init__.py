@@ -74,9 +74,9 @@ from ppl.inference.padding import pad as pad
 from ppl.inference.plan import plan as plan
 from ppl.inference.posterior import Posterior as Posterior
 from ppl.inference.storage import load as load
-from ppl.sharding import gathered as gather
 from ppl.random_variable import RandomVariable as RandomVariable
 from ppl.random_variable import random_variable as random_variable
+from ppl.sharding import gather as gather
 from ppl.tracing import Foreign as Foreign
 from ppl.tracing import Map as Map
 from ppl.tracing import Scan as Scan

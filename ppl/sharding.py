@@ -5,6 +5,7 @@ need no types of axes. A mesh with `Explicit` axes, `jax.make_mesh`'s default, i
 """
 
 import dataclasses
+from typing import Any
 
 import jax
 import numpy as np
@@ -59,9 +60,7 @@ def named(partition):
 def check(shape, partition, mesh, label, advice=""):
     """Refuse a spec with unknown axes, with more axes than `shape` has, or with lengths that the devices do not divide."""
     if len(partition) > len(shape):
-        raise ModelError(
-            f"{label} has shape {tuple(shape)}, but its sharding {partition} names {len(partition)} axes"
-        )
+        raise ModelError(f"{label} has shape {tuple(shape)}, but its sharding {partition} names {len(partition)} axes")
     for axis, part in enumerate(partition):
         count = 1
         for name in axes_of(part):
@@ -105,7 +104,7 @@ def put(value, sharding):
     return jax.make_array_from_callback(np.shape(value), sharding, lambda index: np.asarray(value)[index])
 
 
-def gathered(value):
+def gather(value: Any) -> np.ndarray:
     """Return an array as numpy. Of one that lies on several processes, all of them fetch all: call it on each."""
     if isinstance(value, jax.Array) and not value.is_fully_addressable and not value.is_fully_replicated:
         mesh = twin(value.sharding.mesh)

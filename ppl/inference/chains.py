@@ -131,6 +131,10 @@ class Rows:
         value = value[:, : total - at]
         self.arrays[key][first : first + value.shape[0], at : at + value.shape[1]] = value
 
+    def stored(self, filled):
+        """Return the first rows of everything, as many as are filled: `{"draws": count, "warmup": count}`."""
+        return {key: rows[:, : filled[key[0]]] for key, rows in self.arrays.items()}
+
     def get(self, group, kind, count):
         """Return the first `count` rows of a kind by name."""
         return {name: array[:, :count] for (g, k, name), array in self.arrays.items() if (g, k) == (group, kind)}
@@ -182,6 +186,10 @@ class Chain:
     def fetch(self, outputs):
         """Return the outputs of a call as numpy arrays."""
         return jax.device_get(outputs)
+
+    def adopt(self, state):
+        """Go on from a state of numpy arrays."""
+        self.state = state
 
     def host_state(self):
         """Return the state as numpy arrays."""

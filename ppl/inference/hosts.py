@@ -16,6 +16,8 @@ import os
 import re
 import sys
 import threading
+from collections.abc import Mapping
+from typing import Any
 
 import jax
 import numpy as np
@@ -161,8 +163,8 @@ def _lost(missing, seconds):
     who = ", ".join(f"process {n}" for n in missing)
     verb = "was" if len(missing) == 1 else "were"
     return (
-        f"ppl: {who} {verb} not heard of for {seconds:g} s (dead, stopped or cut off), so process {jax.process_index()} ends with exit "
-        f"code {EXIT}. Start the job again; with checkpoint= it goes on from there. PPL_HOST_TIMEOUT sets the seconds."
+        f"ppl: {who} {verb} not heard of for {seconds:g} s (dead, stopped or cut off), so process {jax.process_index()} ends "
+        f"with exit code {EXIT}. Start the job again; with checkpoint= it goes on from there. PPL_HOST_TIMEOUT sets the seconds."
     )
 
 
@@ -185,8 +187,14 @@ def description(bound, placed, job, settings, words):
     """Return what all processes of a run must have equal."""
     structure = bound.structure
     shapes = {name: [list(a.shape), str(a.dtype), str(placed.arrays[name])] for name, a in bound.arrays.items()}
-    whole = {name: hashlib.sha256(np.asarray(a).tobytes()).hexdigest() for name, a in bound.arrays.items() if not _elsewhere(a)}
-    latents = {n: jax.ShapeDtypeStruct(v.free_shape, np.dtype(jax.numpy.result_type(float))) for n, v in bound.latents.items()}
+    whole = {
+        name: hashlib.sha256(np.asarray(a).tobytes()).hexdigest()
+        for name, a in bound.arrays.items()
+        if not _elsewhere(a)
+    }
+    latents = {
+        n: jax.ShapeDtypeStruct(v.free_shape, np.dtype(jax.numpy.result_type(float))) for n, v in bound.latents.items()
+    }
     arrays = {n: jax.ShapeDtypeStruct(a.shape, a.dtype) for n, a in bound.arrays.items()}
     program = str(jax.make_jaxpr(structure.log_density)(latents, arrays))
     return {
@@ -196,7 +204,17 @@ def description(bound, placed, job, settings, words):
         "models": re.sub(r"0x[0-9a-f]+", "", program),
         "seeds": [int(w) for w in words],
         "meshes": [list(placed.board.mesh.shape.items()), [d.id for d in placed.board.mesh.devices.flat]],
-        "settings": [job.kernel, job.chains, job.draws, job.warmup, job.thin, job.metric, job.keep, job.keep_warmup, settings],
+        "settings": [
+            job.kernel,
+            job.chains,
+            job.draws,
+            job.warmup,
+            job.thin,
+            job.metric,
+            job.keep,
+            job.keep_warmup,
+            settings,
+        ],
         "versions": [jax.__version__],
     }
 
@@ -205,7 +223,9 @@ def _elsewhere(array):
     return isinstance(array, jax.Array) and not array.is_fully_addressable
 
 
-def from_process_local(data, *, mesh, sharding):
+def from_process_local(
+    data: Mapping[str, Any], *, mesh: jax.sharding.Mesh, sharding: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return `data` as arrays over all processes: each gives its own rows, and none ever holds all of them.
 
     Args:
@@ -230,4 +250,3 @@ def from_process_local(data, *, mesh, sharding):
             data[name],
         )
     return out
-

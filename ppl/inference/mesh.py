@@ -24,7 +24,7 @@ from ppl.inference import cache, chains, chunk, whitening
 from ppl.inference.rows import Rows
 from ppl.inference.spread import groups
 from ppl.inference.start import starts
-from ppl.sharding import CHAINS, gathered, put, settled
+from ppl.sharding import CHAINS, gather, put, settled
 from ppl.tracing.handle import model_name
 
 
@@ -131,7 +131,9 @@ class Program:
         def one(path, leaf):
             leaf, last = np.asarray(leaf), path[-1]
             tail = (None,) * (leaf.ndim - 1)
-            if not self.spread.flat and isinstance(last, jax.tree_util.SequenceKey):  # an entry of a tuple like the position
+            if not self.spread.flat and isinstance(
+                last, jax.tree_util.SequenceKey
+            ):  # an entry of a tuple like the position
                 ndim = ndims[last.idx]
                 spec = (*free[last.idx], *(None,) * ndim)[:ndim]
                 tail = (*(None,) * (leaf.ndim - 1 - ndim), *spec)
@@ -142,7 +144,18 @@ class Program:
 
 def prepare(bound, layout, job, spread):
     """Return the `Program` for a job, compiled for an earlier one if that differed in numbers only."""
-    key = ("mesh", spread.key, job.kernel, job.metric, job.thin, job.keep, job.track, job.keep_warmup, together(job), job.chains)
+    key = (
+        "mesh",
+        spread.key,
+        job.kernel,
+        job.metric,
+        job.thin,
+        job.keep,
+        job.track,
+        job.keep_warmup,
+        together(job),
+        job.chains,
+    )
     programs = bound.structure.compiled
     if key not in programs:
         programs[key] = Program(bound, layout, job, spread)
@@ -203,6 +216,10 @@ class Block(chains.Chain):
         self.kept += kept - split
         self.kept_warmup += split
 
+    def adopt(self, state):
+        """Go on from a state of numpy arrays."""
+        self.state = self.program.on_devices(state)
+
     def host_state(self):
         """Return the state; what is divided between devices stays there."""
         return jax.tree.map(settled, self.state)
@@ -212,7 +229,7 @@ class Block(chains.Chain):
         spread = self.program.spread
         scale = self.state.chain.tuning.scale
         if spread.flat or not isinstance(scale, whitening.Diagonal):
-            scale = jax.tree.map(gathered, scale)
+            scale = jax.tree.map(gather, scale)
             found = jax.tree.leaves(chunk.inverse_metric(_with_scale(self.state, scale)))
         else:
             found = [settled(s) ** 2 for s in scale.scale]
@@ -222,10 +239,10 @@ class Block(chains.Chain):
 
     def failure(self):
         """Return the last start that was tried by a chain that found none, as one vector, and how many were."""
-        phase = gathered(self.state.chain.phase)
+        phase = gather(self.state.chain.phase)
         place = np.unravel_index(int(np.argmax(phase == chunk.FAILED)), phase.shape)
-        parts = [np.ravel(gathered(x)[place]) for x in jax.tree.leaves(self.state.chain.kernel.position)]
-        return np.concatenate(parts), int(gathered(self.state.chain.attempt)[place])
+        parts = [np.ravel(gather(x)[place]) for x in jax.tree.leaves(self.state.chain.kernel.position)]
+        return np.concatenate(parts), int(gather(self.state.chain.attempt)[place])
 
 
 def _with_scale(state, scale):

@@ -38,7 +38,9 @@ def over_draws(bound, spread, name, one, values, lead, seed, batch):
     chain = board.chains if chains % board.groups == 0 else None
     arrays, root = spread.lay(bound.arrays), as_key(seed)
     tails = {n: _fitted(spread, n, np.ndim(v) - 2) for n, v in values.items()}
-    values = {n: put(v if is_spread(v) else np.asarray(v), board.sharding(chain, None, *tails[n])) for n, v in values.items()}
+    values = {
+        n: put(v if is_spread(v) else np.asarray(v), board.sharding(chain, None, *tails[n])) for n, v in values.items()
+    }
 
     def some(root, index, values, arrays):
         def each(i, v):
@@ -61,7 +63,9 @@ def over_draws(bound, spread, name, one, values, lead, seed, batch):
     out = None
     for first in range(0, draws, rows):
         first = min(first, draws - rows)  # the last batch overlaps the one before: equal shapes, one program
-        index = np.arange(chains, dtype=np.int32)[:, None] * np.int32(draws) + np.arange(first, first + rows, dtype=np.int32)
+        index = np.arange(chains, dtype=np.int32)[:, None] * np.int32(draws) + np.arange(
+            first, first + rows, dtype=np.int32
+        )
         part = compiled[key](root, index, {n: v[:, first : first + rows] for n, v in values.items()}, arrays)
         jax.block_until_ready(part)  # programs that exchange numbers run one after another
         if out is None:

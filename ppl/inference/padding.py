@@ -55,7 +55,9 @@ def pad(
 def _longer(name, value, axis, count):
     """Return an array whose length on `axis` is a multiple of `count`: the last entry is repeated."""
     if isinstance(value, np.ma.MaskedArray):
-        raise DataError(f"data[{name!r}] is a masked array, which pad cannot make longer: give lengths that fit, or a mask")
+        raise DataError(
+            f"data[{name!r}] is a masked array, which pad cannot make longer: give lengths that fit, or a mask"
+        )
     if np.ndim(value) <= axis or np.shape(value)[axis] % count == 0:
         return value
     value = np.asarray(value)

@@ -150,9 +150,13 @@ def _gradient_text(bound, placed, layout):
     def density(position, arrays):
         return bound.structure.log_density(placed.constrained(position, placed.free), arrays)
 
-    shapes = {n: jax.ShapeDtypeStruct(s, layout.dtype, sharding=board.sharding(*placed.free[n])) for n, s in layout.shapes.items()}
+    shapes = {
+        n: jax.ShapeDtypeStruct(s, layout.dtype, sharding=board.sharding(*placed.free[n]))
+        for n, s in layout.shapes.items()
+    }
     arrays = {
-        n: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=board.sharding(*placed.arrays[n])) for n, a in bound.arrays.items()
+        n: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=board.sharding(*placed.arrays[n]))
+        for n, a in bound.arrays.items()
     }
     out = board.sharding(), {n: x.sharding for n, x in shapes.items()}
     return jax.jit(jax.value_and_grad(density), out_shardings=out).lower(shapes, arrays).compile().as_text()
@@ -182,14 +186,14 @@ def _notes(rows, found, board):
     for row in rows:
         if row.shape == row.local and row.bytes >= LARGE and row.shape and row.shape[0] in divided:
             yield (
-                f"{row.name!r} lies on every device in full, {_bytes(row.bytes)} each, and is as long as {divided[row.shape[0]]!r}, "
-                "which is divided: does it need an entry in sharding=?"
+                f"{row.name!r} lies on every device in full, {_bytes(row.bytes)} each, and is as long as "
+                f"{divided[row.shape[0]]!r}, which is divided: does it need an entry in sharding=?"
             )
     for exchange in found:
         if exchange.kind != "all-reduce" and exchange.bytes >= LARGE:
             yield (
-                f"an {exchange.kind} of {_bytes(exchange.bytes)} for each gradient: the model needs parts of a divided array on devices that do "
-                "not hold them (an index into it, for example); order rows so that they lie with what they point to, or "
+                f"an {exchange.kind} of {_bytes(exchange.bytes)} for each gradient: the model needs parts of a divided array on devices "
+                "that do not hold them (an index into it, for example); order rows so that they lie with what they point to, or "
                 "leave that array undivided"
             )
     if not divided:

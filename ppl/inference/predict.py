@@ -89,7 +89,9 @@ def predict(
 
     Returns a `Posterior` of what was drawn, of shape [chain, draw, ...] each.
     """
-    return _on(mesh, sharding, data, posterior, lambda board, data: _predict(board, model, posterior, data, seed, batch))
+    return _on(
+        mesh, sharding, data, posterior, lambda board, data: _predict(board, model, posterior, data, seed, batch)
+    )
 
 
 def _predict(board, model, posterior, data, seed, batch):
@@ -135,7 +137,9 @@ def returned(
       mesh: devices to run on, as for the samplers.
       sharding: what lies on which of them, as for the samplers. Results of divided variables stay on their devices.
     """
-    return _on(mesh, sharding, data, posterior, lambda board, data: _returned(board, model, posterior, data, seed, batch))
+    return _on(
+        mesh, sharding, data, posterior, lambda board, data: _returned(board, model, posterior, data, seed, batch)
+    )
 
 
 def _returned(board, model, posterior, data, seed, batch):
@@ -170,7 +174,9 @@ def log_likelihood(
       mesh: devices to run on, as for the samplers.
       sharding: what lies on which of them, as for the samplers. Results of divided variables stay on their devices.
     """
-    return _on(mesh, sharding, data, posterior, lambda board, data: _log_likelihood(board, model, posterior, data, batch))
+    return _on(
+        mesh, sharding, data, posterior, lambda board, data: _log_likelihood(board, model, posterior, data, batch)
+    )
 
 
 def _log_likelihood(board, model, posterior, data, batch):

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ppl.inference import chains
+from ppl.sharding import gather
 
 
 class Rows(chains.Rows):
@@ -50,7 +51,12 @@ class Rows(chains.Rows):
                 shape = (board.groups, self.job.chains // board.groups, total, *tail)
                 self.arrays[key] = empty_on(shape, value.dtype.name, sharding)
             self.arrays[key] = _writer(sharding, block.program.width is None)(
-                self.arrays[key], value, np.int32(block.within[0]), np.int32(at), np.int32(part.start), np.int32(part.stop)
+                self.arrays[key],
+                value,
+                np.int32(block.within[0]),
+                np.int32(at),
+                np.int32(part.start),
+                np.int32(part.stop),
             )
 
     def put(self, key, first, at, value):
@@ -65,6 +71,16 @@ class Rows(chains.Rows):
         buffer = buffer.reshape(board.groups, -1, *buffer.shape[1:])
         sharding = board.sharding(board.chains, None, None, *self.spread.values[name])
         self.arrays[key] = jax.device_put(buffer, sharding)
+
+    def stored(self, filled):
+        """Return the first rows of everything as numpy, as many as are filled; divided ones are fetched."""
+        out = {}
+        for key, rows in self.arrays.items():
+            if self.stays(*key[1:]):
+                rows = gather(rows)
+                rows = rows.reshape(-1, *rows.shape[2:])
+            out[key] = rows[:, : filled[key[0]]]
+        return out
 
     def _total(self, group):
         return self.job.warmup if group == "warmup" else self.job.draws
@@ -158,4 +174,3 @@ def _accumulator(sharding, lead):
         return mean0 + change * (count / total), square
 
     return jax.jit(accumulate, out_shardings=(sharding, sharding))
-

@@ -275,6 +275,7 @@ def _run_on(board, job_settings, model, data, seed, init, dims, coords, progress
     driver, arrays, where, together = chains, None, (), None
     if board is not None:
         placed = spread.Spread.of(board, bound)
+        _refuse_on_mesh(job, placed, path)
         if hosts.several():
             together = hosts.Together(hosts.description(bound, placed, job, settings, words))
         driver, arrays, where = meshes, placed.lay(bound.arrays), (placed,)
@@ -283,7 +284,7 @@ def _run_on(board, job_settings, model, data, seed, init, dims, coords, progress
     parts = driver.first_states(bound, layout, job, program, words, init)
     stored = None
     if path is not None:
-        stored = checkpoint.Checkpoint(path, bound, job, settings, words)
+        stored = checkpoint.Checkpoint(path, bound, job, {**settings, **getattr(program, "where", {})}, words)
         stored.restore(parts)
     line = Progress(job.transitions, job.warmup, job.chains, progress if hosts.first() else False)
     more = {} if together is None else {"together": together}
@@ -301,6 +302,20 @@ def _run_on(board, job_settings, model, data, seed, init, dims, coords, progress
     if together is None:  # several processes print nothing of their own
         concerns.warn(posterior.warnings())
     return posterior
+
+
+def _refuse_on_mesh(job, placed, path):
+    """Refuse what needs all of a divided variable in one place."""
+    divided = [name for name, spec in placed.values.items() if placed.board.spreads(spec)]
+    if job.metric == "dense" and not placed.flat:
+        raise ModelError(
+            f"metric='dense' needs whole positions on each device, and {divided[0]!r} is divided: use metric='diagonal'"
+        )
+    if path is not None and job.keep is not None and divided:
+        raise ModelError(
+            f"checkpoint= does not save the running means of divided variables ({listed(divided)}), which keep= asks for: "
+            "leave out one of the two"
+        )
 
 
 def _posterior(bound, job, settings, words, dims, coords, parts, outcome, seconds):

@@ -29,7 +29,9 @@ def board(mesh, sharding, data, draws=None):
       draws: `{name: [chain, draw, ...]}` or None; those that lie on several devices stay there.
     """
     if mesh is not None and not isinstance(mesh, Mesh):
-        raise ModelError(f"mesh= is a jax.sharding.Mesh, such as jax.make_mesh((8,), ('rows',)), not {type(mesh).__name__}")
+        raise ModelError(
+            f"mesh= is a jax.sharding.Mesh, such as jax.make_mesh((8,), ('rows',)), not {type(mesh).__name__}"
+        )
     if sharding is not None and not isinstance(sharding, Mapping):
         raise ModelError(
             f"sharding= is a mapping from names to specs, {{'X': jax.sharding.PartitionSpec('rows')}}, "
@@ -65,7 +67,8 @@ def board(mesh, sharding, data, draws=None):
                 )
             if axis == CHAINS:
                 raise ModelError(
-                    f"sharding[{name!r}] = {spec}: the axis 'chains' spreads chains, so it holds all of each array: name another axis"
+                    f"sharding[{name!r}] = {spec}: the axis 'chains' spreads chains, so it holds all of each array: "
+                    "name another axis"
                 )
         specs[name] = spec
     under = twin(mesh)
@@ -73,8 +76,8 @@ def board(mesh, sharding, data, draws=None):
     for name, found in lying:
         if not same_devices(found, mesh):
             raise ModelError(
-                f"data[{name!r}] lies on {found.size} devices with the axes {listed(found.axis_names)}, and the run is on {mesh.size} "
-                f"with the axes {listed(mesh.axis_names)}: lay all data out on one mesh"
+                f"data[{name!r}] lies on {found.size} devices with the axes {listed(found.axis_names)}, and the run is on "
+                f"{mesh.size} with the axes {listed(mesh.axis_names)}: lay all data out on one mesh"
             )
         data[name], own = _under(data[name], under, specs.get(name))
         specs.setdefault(name, own)
@@ -200,4 +203,3 @@ def groups(spread, chains):
             f"chains={chains}: the mesh has {count} groups of devices along 'chains', which do not divide it: the nearest {fit}"
         )
     return chains // count
-

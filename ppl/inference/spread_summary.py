@@ -42,7 +42,8 @@ def pick(draws, positions):
     mesh = twin(draws.sharding.mesh)
     with jax.set_mesh(mesh):
         few = jax.jit(
-            lambda x: jnp.take(x.reshape(*x.shape[:2], -1), positions, axis=2), out_shardings=NamedSharding(mesh, PartitionSpec())
+            lambda x: jnp.take(x.reshape(*x.shape[:2], -1), positions, axis=2),
+            out_shardings=NamedSharding(mesh, PartitionSpec()),
         )
         return np.asarray(few(jax.device_put(draws, NamedSharding(mesh, draws.sharding.spec))))
 

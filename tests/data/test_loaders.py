@@ -13,7 +13,11 @@ from ppl.errors import DataError
 SHARED = Path(os.environ.get("PPL_TEST_DATA", "/work/shared/data"))
 needs = {
     name: pytest.mark.skipif(not (SHARED / name / file).exists(), reason=f"no local copy of {name}")
-    for name, file in (("mnist", "mnist_train.npz"), ("covertype", "covertype.npz"), ("movielens", "ml_latest_small.npz"))
+    for name, file in (
+        ("mnist", "mnist_train.npz"),
+        ("covertype", "covertype.npz"),
+        ("movielens", "ml_latest_small.npz"),
+    )
 }
 
 
@@ -49,7 +53,10 @@ def test_files_in_the_original_format_are_read(tmp_path):
     np.testing.assert_array_equal(_unpacked(path), images)
 
 
-@pytest.mark.parametrize("load, name", [(mnist, "train-images-idx3-ubyte.gz"), (covertype, "covtype.data.gz"), (movielens, "ml-latest-small.zip")])
+@pytest.mark.parametrize(
+    "load, name",
+    [(mnist, "train-images-idx3-ubyte.gz"), (covertype, "covtype.data.gz"), (movielens, "ml-latest-small.zip")],
+)
 def test_a_wrong_file_or_none_is_refused_by_name(load, name, tmp_path):
     with pytest.raises(DataError, match=f"{name}: there is no file"):
         load(tmp_path)

@@ -25,8 +25,22 @@ settings = dict(chains=2, draws=10, warmup=0, step_size=0.2, max_depth=5, seed=5
 
 if mode == "draws":
     posterior = ppl.infer.nuts(logistic, data, **settings)
-    rating = ppl.from_process_local({"rating": FACTORS["rating"][24 * rank : 24 * rank + 24]}, mesh=mesh, sharding={"rating": FACTORS_ROWS["rating"]})
-    latents = ppl.infer.hmc(factors, {**rating, "num_users": 48}, sharding=FACTORS_ROWS, chains=1, draws=4, warmup=0, step_size=0.1, num_steps=3, progress=False)
+    rating = ppl.from_process_local(
+        {"rating": FACTORS["rating"][24 * rank : 24 * rank + 24]},
+        mesh=mesh,
+        sharding={"rating": FACTORS_ROWS["rating"]},
+    )
+    latents = ppl.infer.hmc(
+        factors,
+        {**rating, "num_users": 48},
+        sharding=FACTORS_ROWS,
+        chains=1,
+        draws=4,
+        warmup=0,
+        step_size=0.1,
+        num_steps=3,
+        progress=False,
+    )
     users = ppl.gather(latents["users"])
     assert not latents["users"].is_fully_addressable
     np.savez(sys.argv[4], w=posterior["w"], lp=posterior.stats["lp"], users=users)

@@ -98,7 +98,9 @@ def test_a_process_that_dies_or_stops_ends_the_other_in_time(tmp_path, end, vict
     end(processes)
     deadline = time.monotonic() + 300
     while not all("drawing" in read(tmp_path, rank) for rank in (0, 1)):
-        assert time.monotonic() < deadline and all(p.poll() is None for p in processes), read(tmp_path, 0) + read(tmp_path, 1)
+        assert time.monotonic() < deadline and all(p.poll() is None for p in processes), read(tmp_path, 0) + read(
+            tmp_path, 1
+        )
         time.sleep(0.2)
     processes[victim].send_signal(kind)
     began = time.monotonic()

@@ -81,7 +81,9 @@ def test_warm_up_goes_the_same_way_on_a_mesh(x64):
     found = run("nuts", factors, data, mesh=mesh_of("2x4"), sharding=FACTORS_ROWS, **settings)
     np.testing.assert_allclose(found.stats["step_size"], expected.stats["step_size"], rtol=1e-5)
     np.testing.assert_allclose(np.asarray(found["users"]), expected["users"], rtol=1e-4, atol=1e-5)
-    metric = np.concatenate([np.asarray(found.state[f"inv_metric/{n}"]).reshape(2, -1) for n in ("spread", "users", "movies")], 1)
+    metric = np.concatenate(
+        [np.asarray(found.state[f"inv_metric/{n}"]).reshape(2, -1) for n in ("spread", "users", "movies")], 1
+    )
     np.testing.assert_allclose(metric, expected.state["inv_metric"], rtol=1e-5)
 
 
@@ -164,7 +166,9 @@ def refused(sharding, data=LOGISTIC, model=logistic, mesh="4"):
 
 
 def test_mistakes_in_the_specs_are_named():
-    assert "sharding has 'Y', which is neither" in refused({"Y": P("rows")}) and "Did you mean 'y'" in refused({"Y": P("rows")})
+    assert "sharding has 'Y', which is neither" in refused({"Y": P("rows")}) and "Did you mean 'y'" in refused(
+        {"Y": P("rows")}
+    )
     assert "names the axis 'row'; the mesh has rows. Did you mean 'rows'?" in refused({"X": P("row")})
     assert "'chains' spreads chains" in refused({"X": P("chains")}, mesh="2x4")
     assert "a jax.sharding.PartitionSpec, such as PartitionSpec('rows'), not str" in refused({"X": "rows"})
@@ -206,10 +210,64 @@ def test_value_and_gradient_do_not_depend_on_the_number_of_devices(name):
 def test_the_posterior_on_a_mesh_is_the_known_one(seed):
     """U28: means within five standard errors, which 4 numbers pass by chance once in a million."""
     found = infer.nuts(
-        line, LINE, chains=4, draws=1000, seed=seed, progress=False, mesh=mesh_of("2x4"), sharding={"x": P("rows"), "y": P("rows")}
+        line,
+        LINE,
+        chains=4,
+        draws=1000,
+        seed=seed,
+        progress=False,
+        mesh=mesh_of("2x4"),
+        sharding={"x": P("rows"), "y": P("rows")},
     )
     table = found.summary()
     for name, mean, sd in (("a", 1.1673956, 0.2784507), ("b", 1.5339960, 0.5122748)):
         row = table[name]
         assert abs(row["mean"] - mean) < 5.1 * row["mcse_mean"]
         assert abs(row["sd"] - sd) < 5.1 * row["mcse_sd"]
+
+
+def test_a_run_on_a_mesh_goes_on_from_its_checkpoint(tmp_path):
+    mesh, path = mesh_of("2x4"), tmp_path / "run.ckpt"
+    more = dict(mesh=mesh, sharding=FACTORS_ROWS, chains=2)
+    whole = run("hmc", factors, FACTORS, draws=8, **more)
+    run("hmc", factors, FACTORS, draws=3, checkpoint=path, **more)
+    again = run("hmc", factors, FACTORS, draws=8, checkpoint=path, **more)
+    for name in whole:
+        np.testing.assert_array_equal(np.asarray(again[name]), np.asarray(whole[name]))
+    with pytest.raises(ModelError, match="checkpoint .* is of another run: mesh"):
+        infer.hmc(factors, FACTORS, draws=8, warmup=0, seed=5, **SAMPLERS["hmc"], checkpoint=path, chains=2,
+                  mesh=mesh_of("8"), sharding=FACTORS_ROWS, progress=False)  # fmt: skip
+
+
+def test_kept_and_tracked_values_and_moments_on_a_mesh():
+    def track(values):
+        return {"first": values["users"][0, 0]}
+
+    more = dict(keep=["spread"], track=track, keep_warmup=True, warmup=3, thin=2)
+    expected = run("hmc", factors, FACTORS, **more)
+    found = run("hmc", factors, FACTORS, mesh=mesh_of("2x4"), sharding=FACTORS_ROWS, **more)
+    np.testing.assert_allclose(found["spread"], expected["spread"], rtol=2e-3)
+    np.testing.assert_allclose(found.tracked["first"], expected.tracked["first"], rtol=2e-3, atol=2e-3)
+    np.testing.assert_allclose(found.warmup["draws"]["spread"], expected.warmup["draws"]["spread"], rtol=2e-3)
+    for kind in ("mean", "sd"):
+        np.testing.assert_allclose(
+            np.asarray(found.moments["users"][kind]), expected.moments["users"][kind], rtol=5e-3, atol=2e-3
+        )
+    assert found.moments["users"]["mean"].sharding.spec == P("rows")
+
+
+def test_what_needs_whole_positions_is_refused(tmp_path):
+    with pytest.raises(ModelError, match="metric='dense' needs whole positions"):
+        infer.nuts(factors, FACTORS, mesh=mesh_of("4"), sharding=FACTORS_ROWS, metric="dense")
+    with pytest.raises(ModelError, match="does not save the running means of divided variables"):
+        infer.nuts(factors, FACTORS, mesh=mesh_of("4"), sharding=FACTORS_ROWS, keep=[], checkpoint=tmp_path / "x")
+
+
+def unreachable(n):
+    x = yield Normal(0.0, 1.0, shape=(n,), name="x")
+    yield ppl.Factor(jnp.log(-jnp.exp(jnp.sum(x))), name="f")
+
+
+def test_no_start_on_a_mesh_names_the_variable():
+    with pytest.raises(ppl.StartError, match="First non-finite term at the last one: 'f'"):
+        infer.hmc(unreachable, {"n": 8}, chains=2, mesh=mesh_of("2x4"), sharding={"x": P("rows")}, progress=False)
