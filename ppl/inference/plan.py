@@ -192,8 +192,8 @@ def _notes(rows, found, board):
     for exchange in found:
         if exchange.kind != "all-reduce" and exchange.bytes >= LARGE:
             yield (
-                f"an {exchange.kind} of {_bytes(exchange.bytes)} for each gradient: the model needs parts of a divided array on devices "
-                "that do not hold them (an index into it, for example); order rows so that they lie with what they point to, or "
+                f"an {exchange.kind} of {_bytes(exchange.bytes)} for each gradient: the model needs parts of a "
+                "divided array on devices that do not hold them (an index into it, for example); order rows so that they lie with what they point to, or "
                 "leave that array undivided"
             )
     if not divided:
