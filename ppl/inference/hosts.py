@@ -151,12 +151,10 @@ class Together:
 
 
 def _missing(message):
-    """Return the numbers of processes that a failed barrier's message names; the first if the service is gone."""
-    text = message or ""
-    named = re.findall(r"task[s]?[:/ ]+(\d+)|/task:(\d+)|process(?:es)?[ :]+(\d+)", text)
-    found = sorted({int(number) for groups in named for number in groups if number})
-    others = [n for n in found if n != jax.process_index()]
-    return others or [0]
+    """Return the numbers of processes that a failed barrier's message names; the first, if the service is gone."""
+    told = (message or "").partition("task names:")[2]
+    found = {int(number) for number in re.findall(r"(?:task:|^|[\s,])(\d+)\b", told)}
+    return sorted(found - {jax.process_index()}) or [0]
 
 
 def _lost(missing, seconds):

@@ -252,7 +252,7 @@ def _with_scale(state, scale):
 def first_states(bound, layout, job, program, words, init):
     """Return the `Block`s of a run, at their starts."""
     vectors, free = starts(bound, layout, init, job.chains)
-    board, rows, out = program.spread.board, Rows(job, program.spread), []
+    board, rows, out = program.spread.board, Rows(job, program.spread, program.length), []
     per_group = job.chains // board.groups
     shape = (lambda v: v) if program.spread.flat else (lambda v: tuple(layout.apart_numpy(v).values()))
     for turn in range(program.turns):

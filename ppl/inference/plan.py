@@ -193,8 +193,8 @@ def _notes(rows, found, board):
         if exchange.kind != "all-reduce" and exchange.bytes >= LARGE:
             yield (
                 f"an {exchange.kind} of {_bytes(exchange.bytes)} for each gradient: the model needs parts of a "
-                "divided array on devices that do not hold them (an index into it, for example); order rows so that they lie with what they point to, or "
-                "leave that array undivided"
+                "divided array on devices that do not hold them (an index into it, for example); order rows so that "
+                "they lie with what they point to, or leave that array undivided"
             )
     if not divided:
         yield "nothing is divided: give sharding= for data or latent variables" + (

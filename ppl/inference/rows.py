@@ -20,11 +20,12 @@ class Rows(chains.Rows):
     Args:
       job: the `chains.Job`.
       spread: the `Spread`.
+      length: rows of what one call draws; a buffer has room for them.
     """
 
-    def __init__(self, job, spread):
+    def __init__(self, job, spread, length):
         super().__init__(job)
-        self.spread = spread
+        self.spread, self.length = spread, length
         self.moments = {}  # of divided variables: name -> (count, mean, sum of squares), on devices
 
     def stays(self, kind, name):
@@ -38,7 +39,8 @@ class Rows(chains.Rows):
         if not self.stays(kind, name):
             value = np.moveaxis(value[part], 0, 1)
             if key not in self.arrays:
-                self.arrays[key] = np.empty((self.job.chains, self._total(group), *value.shape[2:]), value.dtype)
+                total = self.job.warmup if group == "warmup" else self.job.draws
+                self.arrays[key] = np.empty((self.job.chains, total, *value.shape[2:]), value.dtype)
             room = self.arrays[key].shape[1] - at
             self.arrays[key][block.numbers, at : at + value.shape[1]] = value[:, :room]
             return
@@ -47,8 +49,7 @@ class Rows(chains.Rows):
             sharding = board.sharding(board.chains, None, None, *self.spread.values[name])
             tail = value.shape[2:] if block.program.width is None else value.shape[3:]
             if key not in self.arrays:
-                total = max(self._total(group), block.program.length)
-                shape = (board.groups, self.job.chains // board.groups, total, *tail)
+                shape = (board.groups, self.job.chains // board.groups, self._total(group), *tail)
                 self.arrays[key] = empty_on(shape, value.dtype.name, sharding)
             self.arrays[key] = _writer(sharding, block.program.width is None)(
                 self.arrays[key],
@@ -83,7 +84,7 @@ class Rows(chains.Rows):
         return out
 
     def _total(self, group):
-        return self.job.warmup if group == "warmup" else self.job.draws
+        return max(self.job.warmup if group == "warmup" else self.job.draws, self.length)
 
     def get(self, group, kind, count):
         """Return the first `count` rows of a kind by name, [chain, draw, ...]; divided ones on their devices."""

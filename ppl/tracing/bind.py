@@ -20,6 +20,7 @@ from ppl.supports import Support
 from ppl.tracing.entries import Parts, is_leaf, split
 from ppl.tracing.entries import signature as signature
 from ppl.tracing.handle import model_name
+from ppl.tracing.precision import careful
 from ppl.tracing.programs import Context, as_key, discrete_latent, run, run_parts, total
 
 
@@ -100,7 +101,8 @@ class Structure:
 
     def run(self, arrays, **ctx):
         """Run the model: `(returned, sites)`. Keywords are those of `Context`."""
-        return run(self.model, *self.given(arrays, **ctx))
+        with careful():
+            return run(self.model, *self.given(arrays, **ctx))
 
     def refuse_discrete(self):
         """Raise if a latent variable is discrete: gradient-based samplers cannot move it."""

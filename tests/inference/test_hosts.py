@@ -107,10 +107,16 @@ def test_a_process_that_dies_or_stops_ends_the_other_in_time(tmp_path, end, vict
     code = processes[1 - victim].wait(timeout=120)
     assert code != 0 and time.monotonic() - began < 2 * SECONDS + 30
     text = read(tmp_path, 1 - victim)
+    if (
+        victim == 0 and "leader" in text
+    ):  # with the first process the service is gone, and jax itself may be first to end
+        return
     assert f"process {victim} was not heard of for {SECONDS} s" in text and code == hosts.EXIT, text
 
 
 def test_what_a_barrier_says_is_read():
-    message = "Barrier timed out. Some tasks did not reach it: /job:jax_worker/replica:0/task:3, /job:jax_worker/replica:0/task:5"
-    assert hosts._missing(message) == [3, 5] and hosts._missing("") == [0]
+    head = "Barrier timed out. Id: ppl/0/beat/3::0. # of tasks that reached the barrier: 1/3.\nThe first task at the barrier: 0. "
+    for names in ("3\n5\n\n", "/job:jax_worker/replica:0/task:3\n/job:jax_worker/replica:0/task:5"):
+        assert hosts._missing(f"{head}Some timed out task names:\n{names}") == [3, 5]
+    assert hosts._missing("") == [0] == hosts._missing(None)
     assert "process 3, process 5 were not heard of" in hosts._lost([3, 5], 60.0)
