@@ -36,7 +36,9 @@ def place(value, spec, label):
     mesh = spec.mesh if isinstance(spec, NamedSharding) else jax.sharding.get_abstract_mesh()
     partition = spec.spec if isinstance(spec, NamedSharding) else spec
     if not mesh.axis_names:
-        raise ModelError(f"{label} has sharding {partition}, but there is no mesh: run inside `jax.set_mesh(mesh)`")
+        raise ModelError(
+            f"{label} has sharding {spelled(partition)}, but there is no mesh: run inside `jax.set_mesh(mesh)`"
+        )
     check(value.shape, partition, mesh, label)
     running = jax.sharding.get_abstract_mesh()
     if isinstance(spec, NamedSharding) and dict(running.shape) == dict(mesh.shape):
@@ -45,6 +47,11 @@ def place(value, spec, label):
     if any(types[name] == AxisType.Explicit for name in named(partition)):  # there, a constraint would only assert
         return jax.sharding.reshard(value, spec)
     return jax.lax.with_sharding_constraint(value, spec)
+
+
+def spelled(partition):
+    """Return a spec as one writes it; jax's own spelling differs between its versions."""
+    return f"P({', '.join(repr(part) for part in partition)})"
 
 
 def axes_of(part):
@@ -60,13 +67,15 @@ def named(partition):
 def check(shape, partition, mesh, label, advice=""):
     """Refuse a spec with unknown axes, with more axes than `shape` has, or with lengths that the devices do not divide."""
     if len(partition) > len(shape):
-        raise ModelError(f"{label} has shape {tuple(shape)}, but its sharding {partition} names {len(partition)} axes")
+        raise ModelError(
+            f"{label} has shape {tuple(shape)}, but its sharding {spelled(partition)} names {len(partition)} axes"
+        )
     for axis, part in enumerate(partition):
         count = 1
         for name in axes_of(part):
             if name not in mesh.axis_names:
                 raise ModelError(
-                    f"{label}: sharding {partition} names the axis {name!r}; the mesh has {mesh.axis_names}"
+                    f"{label}: sharding {spelled(partition)} names the axis {name!r}; the mesh has {mesh.axis_names}"
                 )
             count *= mesh.shape[name]
         length = shape[axis]

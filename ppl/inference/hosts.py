@@ -24,6 +24,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from ppl.errors import ModelError
+from ppl.sharding import spelled
 
 EXIT = 75  # "temporary failure": run the job again
 TIMEOUT = 60.0  # seconds until a process that stays away is given up
@@ -184,7 +185,7 @@ def _difference(theirs, mine):
 def description(bound, placed, job, settings, words):
     """Return what all processes of a run must have equal."""
     structure = bound.structure
-    shapes = {name: [list(a.shape), str(a.dtype), str(placed.arrays[name])] for name, a in bound.arrays.items()}
+    shapes = {name: [list(a.shape), str(a.dtype), spelled(placed.arrays[name])] for name, a in bound.arrays.items()}
     whole = {
         name: hashlib.sha256(np.asarray(a).tobytes()).hexdigest()
         for name, a in bound.arrays.items()

@@ -24,7 +24,7 @@ from ppl.inference import cache, chains, chunk, whitening
 from ppl.inference.rows import Rows
 from ppl.inference.spread import groups
 from ppl.inference.start import starts
-from ppl.sharding import CHAINS, gather, put, settled
+from ppl.sharding import CHAINS, gather, put, settled, spelled
 from ppl.tracing.handle import model_name
 
 
@@ -50,7 +50,7 @@ class Program:
         per_group = groups(spread, job.chains)
         self.width = per_group if together(job) and per_group > 1 else None
         self.block = board.groups * (self.width or 1)
-        self.where = {"mesh": dict(board.mesh.shape), "sharding": {n: str(spec) for n, spec in board.specs}}
+        self.where = {"mesh": dict(board.mesh.shape), "sharding": {n: spelled(spec) for n, spec in board.specs}}
         self.turns = job.chains // self.block
         self.title = f"{job.kernel} of {model_name(structure.model)} on {board.mesh.size} devices"
         names = structure.recorded

@@ -13,10 +13,10 @@ import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ppl.errors import ModelError, listed, suggest
-from ppl.sharding import CHAINS, Board, carried, check, named, put, same_devices, twin
+from ppl.sharding import CHAINS, Board, carried, check, named, put, same_devices, spelled, twin
 from ppl.tracing.handle import model_name
 
-PAD = ". ppl.pad(data, ...) makes observed rows fit and leaves those it adds out of the density exactly"
+PAD = ". ppl.pad(model, data, ...) makes observed rows fit and leaves those it adds out of the density exactly"
 
 
 def board(mesh, sharding, data, draws=None):
@@ -62,12 +62,12 @@ def board(mesh, sharding, data, draws=None):
         for axis in sorted(named(spec)):
             if axis not in mesh.axis_names:
                 raise ModelError(
-                    f"sharding[{name!r}] = {spec} names the axis {axis!r}; the mesh has {listed(mesh.axis_names)}."
+                    f"sharding[{name!r}] = {spelled(spec)} names the axis {axis!r}; the mesh has {listed(mesh.axis_names)}."
                     f"{suggest(axis, mesh.axis_names)}"
                 )
             if axis == CHAINS:
                 raise ModelError(
-                    f"sharding[{name!r}] = {spec}: the axis 'chains' spreads chains, so it holds all of each array: "
+                    f"sharding[{name!r}] = {spelled(spec)}: the axis 'chains' spreads chains, so it holds all of each array: "
                     "name another axis"
                 )
         specs[name] = spec
@@ -133,7 +133,7 @@ class Spread:
         given = dict(board.specs)
         for name in given:
             if name not in entries and name not in structure.families and name not in drawn:
-                known = [*entries, *structure.families]
+                known = list(dict.fromkeys([*entries, *structure.families]))
                 raise ModelError(
                     f"sharding has {name!r}, which is neither an entry of data nor a random variable of "
                     f"`{model_name(structure.model)}` ({listed(known)}).{suggest(name, known)}"
