@@ -255,7 +255,10 @@ def _run(job_settings, model, data, seed, init, dims, coords, progress, path, me
     """Run a job from model to result, on one device or on a mesh."""
     board, data = spread.board(mesh, sharding, data)
     with contextlib.nullcontext() if board is None else board.active:
-        return _run_on(board, job_settings, model, data, seed, init, dims, coords, progress, path)
+        posterior = _run_on(board, job_settings, model, data, seed, init, dims, coords, progress, path)
+    if board is None or not hosts.several():  # of several processes none prints on its own
+        concerns.warn(posterior.warnings())
+    return posterior
 
 
 def _run_on(board, job_settings, model, data, seed, init, dims, coords, progress, path):
@@ -298,10 +301,7 @@ def _run_on(board, job_settings, model, data, seed, init, dims, coords, progress
         line.close("no start found")
         raise no_start(bound, layout, *failed.failure())
     line.close("interrupted" if outcome.interrupted else None)
-    posterior = _posterior(bound, job, settings, words, dims, coords, parts, outcome, time.perf_counter() - began)
-    if together is None:  # several processes print nothing of their own
-        concerns.warn(posterior.warnings())
-    return posterior
+    return _posterior(bound, job, settings, words, dims, coords, parts, outcome, time.perf_counter() - began)
 
 
 def _refuse_on_mesh(job, placed, path):
