@@ -60,3 +60,29 @@ def test_bfloat16_products_would_ruin_acceptance():
     exact = density(near, jnp.float32) - density(w, jnp.float32)
     coarse = density(near, jnp.bfloat16) - density(w, jnp.bfloat16)
     assert abs(coarse - exact) > 1
+
+
+def test_energies_over_millions_of_rows_are_finer_than_float32_at_the_sum(tmp_path):
+    """The density near -3e6 has steps of 0.25 in float32; the centered one is right to a few hundredths of that."""
+    n = 2**21
+    z = np.random.default_rng(0).normal(size=n).astype(np.float32)
+    data = {"z": z, "y": np.zeros(n, np.float32)}
+    settings = dict(
+        chains=1, draws=8, warmup=24, num_steps=4, target_accept=0.99, seed=1, progress=False,
+        mesh=mesh_of("8"), sharding={"z": P("rows"), "y": P("rows")},
+    )  # fmt: skip
+    with pytest.warns(ppl.InferenceWarning):
+        found = ppl.infer.hmc(located, data, **settings)
+        assert found.stats["lp"].dtype == np.float64
+        errors = []
+        for m, density in zip(found["m"][0].astype(float), found.stats["lp"][0], strict=True):
+            terms = -0.5 * (z.astype(float) - m) ** 2 - 0.5 * np.log(2 * np.pi)
+            exact = np.sum(terms) - 0.5 * (m / 10) ** 2 - np.log(10) - 0.5 * np.log(2 * np.pi)
+            errors.append(density - exact)
+        assert np.ptp(errors) < 0.02  # differences are what decides; a constant is that of float32's pi, n times
+        assert np.max(np.abs(errors)) < 0.25
+        assert found.stats["acceptance_rate"].mean() > 0.9
+        ppl.infer.hmc(located, data, **{**settings, "draws": 2}, checkpoint=tmp_path / "run")
+        again = ppl.infer.hmc(located, data, **settings, checkpoint=tmp_path / "run")
+    np.testing.assert_array_equal(again["m"], found["m"])
+    np.testing.assert_array_equal(again.stats["lp"], found.stats["lp"])

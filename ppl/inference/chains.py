@@ -187,6 +187,13 @@ class Chain:
         """Return the outputs of a call as numpy arrays."""
         return jax.device_get(outputs)
 
+    def extra(self):
+        """Return what a checkpoint keeps besides the state, arrays by name."""
+        return {}
+
+    def adopt_extra(self, stored):
+        """Go on from what a checkpoint kept besides the state."""
+
     def adopt(self, state):
         """Go on from a state of numpy arrays."""
         self.state = state

@@ -72,6 +72,7 @@ class Checkpoint:
                 [chain.divergences.astype(float), chain.gradients, chain.phase.astype(float)]
             )
         arrays |= {f"state|{name}": gather(value) for name, value in flat_states(chains).items()}
+        arrays |= {f"extra|{name}": value for name, value in chains[0].extra().items()}
         if jax.process_index():
             return  # the first of several processes writes
         buffer = io.BytesIO()
@@ -119,6 +120,9 @@ class Checkpoint:
             for name in head["moments"]:
                 of = f"moments|{chain.first}|{name}"
                 chain.moments[name] = (int(stored[f"{of}|count"]), stored[f"{of}|mean"], stored[f"{of}|square"])
+        extra = {name.partition("|")[2]: value for name, value in stored.items() if name.startswith("extra|")}
+        if extra:
+            chains[0].adopt_extra(extra)
         for name, value in stored.items():
             kind, *key = name.split("|", 3)
             if kind == "rows":

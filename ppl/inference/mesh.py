@@ -21,6 +21,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from ppl.inference import cache, chains, chunk, whitening
+from ppl.inference.centering import Centers, arrays_of, centered, centered_sites
 from ppl.inference.rows import Rows
 from ppl.inference.spread import groups
 from ppl.inference.start import starts
@@ -62,7 +63,9 @@ class Program:
             return spread.constrained(values, spread.free)
 
         def log_density(position, arrays):
-            return structure.log_density(free_values(position), arrays)
+            if not self.centered:
+                return structure.log_density(free_values(position), arrays)
+            return centered(structure, free_values(position), arrays, self.centered)[0]
 
         def record(position, arrays):
             values = structure.record(free_values(position), arrays, None if wide else self.kept)
@@ -75,6 +78,8 @@ class Program:
         one = [jax.ShapeDtypeStruct(s, layout.dtype) for s in layout.shapes.values()]
         one = jax.ShapeDtypeStruct((layout.size,), layout.dtype) if spread.flat else tuple(one)
         row = jax.eval_shape(record, one, shapes)
+        with_names = {n: jax.ShapeDtypeStruct(s, layout.dtype) for n, s in layout.shapes.items()}
+        self.centered = centered_sites(structure, with_names, shapes)
         row_bytes = sum(np.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(row)) * (self.width or 1)
         self.length = int(np.clip(chains.CHUNK_BYTES // max(row_bytes, 1), 1, 1000))
         run = chunk.build(
@@ -86,12 +91,28 @@ class Program:
             state, outputs = run(jax.tree.map(lambda x: x[0], state), arrays, n, options)
             return jax.tree.map(lambda x: jnp.expand_dims(x, 0), (state, outputs))
 
+        def evaluate(state, arrays):
+            def one(position):
+                return centered(structure, free_values(position), arrays, self.centered)
+
+            position = jax.tree.map(lambda x: x[0], state.chain.kernel.position)
+            found = (one if self.width is None else jax.vmap(one))(position)
+            return jax.tree.map(lambda x: jnp.expand_dims(x, 0), found)
+
         if board.chains:
             own, all_groups = PartitionSpec(CHAINS), PartitionSpec()
             group = jax.shard_map(
                 group, mesh=board.mesh, in_specs=(own, all_groups, all_groups, all_groups), out_specs=own,
                 axis_names={CHAINS}, check_vma=False,
             )  # fmt: skip
+            evaluate = jax.shard_map(
+                evaluate,
+                mesh=board.mesh,
+                in_specs=(own, all_groups),
+                out_specs=own,
+                axis_names={CHAINS},
+                check_vma=False,
+            )
         local = board.sharding().is_fully_addressable  # then the host puts the groups' numbers together
         everywhere = board.sharding(board.chains) if local else board.sharding()
         between = (None,) if self.width is None else (None, None)  # draws, and chains of a group
@@ -101,6 +122,7 @@ class Program:
         self.state_shardings = None
         self._outputs = {"draws": draws, **dict.fromkeys(small, everywhere)}
         self._run = group
+        self._evaluate = jax.jit(evaluate, out_shardings=(board.sharding(board.chains), everywhere))
 
     def call(self, state, arrays, n, options):
         """Run a chunk: `(state, outputs)`, each with a leading axis of groups."""
@@ -112,6 +134,11 @@ class Program:
             )  # fmt: skip
         with self.spread.board.active:
             return self._jitted(state, arrays, n, options)
+
+    def evaluate(self, state, arrays):
+        """Return the log densities of all chains of a state, and the sums of their centered terms."""
+        with self.spread.board.active:
+            return jax.block_until_ready(self._evaluate(state, arrays))
 
     def compiled_text(self, state, arrays, n, options):
         """Return the program that the compiler made, as text: what tests and `plan` count exchanges in."""
@@ -171,6 +198,7 @@ class Block(chains.Chain):
         within = np.arange(per_group) if program.width else np.array([turn])
         self.turn, self.within = turn, within
         self.first = turn
+        self.centers = rows.centers
         self.numbers = (np.arange(program.spread.board.groups)[:, None] * per_group + within[None]).ravel()
 
     def fetch(self, outputs):
@@ -202,6 +230,10 @@ class Block(chains.Chain):
             return
         split = min(max(job.warmup - before, 0), kept) if job.keep_warmup else 0
         draws, stats = outputs["draws"], chunk.statistics(job.kernel, outputs)
+        if self.centers.sizes:
+            stats["lp"] = stats["lp"].astype(float) + self.centers.offset
+            if "energy" in stats:
+                stats["energy"] = stats["energy"].astype(float) - self.centers.offset
         for group, part in (("warmup", slice(0, split)), ("draws", slice(split, kept))):
             if part.stop <= part.start:
                 continue
@@ -215,6 +247,26 @@ class Block(chains.Chain):
                     self.rows.accumulate(name, self, value, part)
         self.kept += kept - split
         self.kept_warmup += split
+
+    def evaluate(self, arrays):
+        """Return the log densities of its chains, and the sums of their centered terms."""
+        return self.program.evaluate(self.state, arrays)
+
+    def set_log_density(self, value):
+        """Replace the log densities of its chains, except of those that are not evaluated yet."""
+        kernel = self.state.chain.kernel
+        value = jnp.where(jnp.isneginf(kernel.log_density), kernel.log_density, value)
+        value = jax.device_put(value, kernel.log_density.sharding)
+        self.state = self.state._replace(chain=self.state.chain._replace(kernel=kernel._replace(log_density=value)))
+
+    def extra(self):
+        """Return what a checkpoint keeps besides."""
+        return self.centers.as_arrays() if self.centers.sizes else {}
+
+    def adopt_extra(self, stored):
+        """Go on from what a checkpoint kept besides."""
+        if self.centers.sizes:
+            self.centers.restore(stored)
 
     def adopt(self, state):
         """Go on from a state of numpy arrays."""
@@ -252,7 +304,11 @@ def _with_scale(state, scale):
 def first_states(bound, layout, job, program, words, init):
     """Return the `Block`s of a run, at their starts."""
     vectors, free = starts(bound, layout, init, job.chains)
-    board, rows, out = program.spread.board, Rows(job, program.spread, program.length), []
+    board, rows, out = (
+        program.spread.board,
+        Rows(job, program.spread, program.length, Centers(program.centered, job.warmup)),
+        [],
+    )
     per_group = job.chains // board.groups
     shape = (lambda v: v) if program.spread.flat else (lambda v: tuple(layout.apart_numpy(v).values()))
     for turn in range(program.turns):
@@ -284,6 +340,9 @@ def run(blocks, arrays, progress, save=None, together=None):
     pool = concurrent.futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="ppl-mesh")
     due = False
 
+    centers, arrays = blocks[0].centers, dict(arrays)
+    arrays.update(arrays_of(centers.values))
+
     def agree(n):
         nonlocal due
         due = time.perf_counter() - saved > chains.CHECKPOINT_SECONDS
@@ -292,14 +351,18 @@ def run(blocks, arrays, progress, save=None, together=None):
         return n
 
     for block in blocks:
-        block.agree = agree
+        block.agree = lambda n, block=block: agree(n if pause is None else min(n, pause - block.done))
+    pause = centers.next_pause
     try:
         with cache.healing(), contextlib.nullcontext() if together is None else together:
             if not any(b.done for b in blocks):
                 compile_seconds = chains._first(pool, blocks, arrays, progress)
             while any(not b.finished for b in blocks) and not any(b.failed for b in blocks):
+                if pause is not None and all(b.done >= pause for b in blocks):
+                    centers.choose(blocks, arrays)
+                    pause = centers.next_pause
                 for block in blocks:
-                    if block.finished:
+                    if block.finished or (pause is not None and block.done >= pause):
                         continue
                     future = pool.submit(block.advance, arrays)
                     while not future.done():

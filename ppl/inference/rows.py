@@ -21,11 +21,12 @@ class Rows(chains.Rows):
       job: the `chains.Job`.
       spread: the `Spread`.
       length: rows of what one call draws; a buffer has room for them.
+      centers: the `Centers` of the run.
     """
 
-    def __init__(self, job, spread, length):
+    def __init__(self, job, spread, length, centers):
         super().__init__(job)
-        self.spread, self.length = spread, length
+        self.spread, self.length, self.centers = spread, length, centers
         self.moments = {}  # of divided variables: name -> (count, mean, sum of squares), on devices
 
     def stays(self, kind, name):
