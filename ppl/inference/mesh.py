@@ -28,6 +28,8 @@ from ppl.inference.start import starts
 from ppl.sharding import CHAINS, gather, put, settled, spelled
 from ppl.tracing.handle import model_name
 
+BUFFER_BYTES = 1e6  # of the draws of one call: gradients are costly here, so few draws are made, and buffers are copied
+
 
 def together(job):
     """Tell whether the chains of one group move in lockstep: where none would wait for another, or an accelerator waits anyway."""
@@ -81,7 +83,7 @@ class Program:
         with_names = {n: jax.ShapeDtypeStruct(s, layout.dtype) for n, s in layout.shapes.items()}
         self.centered = centered_sites(structure, with_names, shapes)
         row_bytes = sum(np.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(row)) * (self.width or 1)
-        self.length = int(np.clip(chains.CHUNK_BYTES // max(row_bytes, 1), 1, 1000))
+        self.length = int(np.clip(BUFFER_BYTES // max(row_bytes, 1), 1, 1000))
         run = chunk.build(
             job.kernel, log_density, record, length=self.length, metric=job.metric, thin=job.thin,
             keep_warmup=job.keep_warmup, chains=self.width,

@@ -176,3 +176,21 @@ def _accumulator(sharding, lead):
         return mean0 + change * (count / total), square
 
     return jax.jit(accumulate, out_shardings=(sharding, sharding))
+
+
+def moments(parts):
+    """Return `{name: {"mean", "sd"}}` over all draws of all chains, from the running moments."""
+    out = {}
+    for name in parts[0].moments:
+        counts = np.concatenate(
+            [np.full(len(p.moments[name][1]), p.moments[name][0]) for p in parts if name in p.moments]
+        )
+        means = np.concatenate([p.moments[name][1] for p in parts if name in p.moments])
+        squares = np.concatenate([p.moments[name][2] for p in parts if name in p.moments])
+        weight = counts.reshape(-1, *(1,) * (means.ndim - 1))
+        mean = (weight * means).sum(0) / counts.sum()
+        square = (squares + weight * (means - mean) ** 2).sum(0)
+        out[name] = {"mean": mean, "sd": np.sqrt(square / max(counts.sum() - 1, 1))}
+    for name, (count, mean, square) in getattr(parts[0].rows, "moments", {}).items():
+        out[name] = {"mean": mean, "sd": jnp.sqrt(square / max(count - 1, 1))}
+    return out

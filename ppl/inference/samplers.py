@@ -10,17 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ppl.errors import DataError, ModelError, listed, suggest
-from ppl.inference import cache, chains, checkpoint, chunk, concerns, hosts, spread
+from ppl.inference import cache, chains, checkpoint, chunk, concerns, hosts, rows, spread
 from ppl.inference import mesh as meshes
 from ppl.inference.labels import tidy_labels
 from ppl.inference.posterior import Posterior
 from ppl.inference.progress import Progress
 from ppl.inference.start import Layout, no_start, seed_words
-from ppl.sharding import is_spread
 from ppl.tracing.bind import Bound, bind
 from ppl.tracing.handle import model_name
 from ppl.version import versions
@@ -278,7 +276,7 @@ def _run_on(board, job_settings, model, data, seed, init, dims, coords, progress
     driver, arrays, where, together = chains, None, (), None
     if board is not None:
         placed = spread.Spread.of(board, bound)
-        _refuse_on_mesh(job, placed, path)
+        spread.refuse_whole(job, placed, path)
         if hosts.several():
             together = hosts.Together(hosts.description(bound, placed, job, settings, words))
         driver, arrays, where = meshes, placed.lay(bound.arrays), (placed,)
@@ -304,41 +302,27 @@ def _run_on(board, job_settings, model, data, seed, init, dims, coords, progress
     return _posterior(bound, job, settings, words, dims, coords, parts, outcome, time.perf_counter() - began)
 
 
-def _refuse_on_mesh(job, placed, path):
-    """Refuse what needs all of a divided variable in one place."""
-    divided = [name for name, spec in placed.values.items() if placed.board.spreads(spec)]
-    if job.metric == "dense" and not placed.flat:
-        raise ModelError(
-            f"metric='dense' needs whole positions on each device, and {divided[0]!r} is divided: use metric='diagonal'"
-        )
-    if path is not None and job.keep is not None and divided:
-        raise ModelError(
-            f"checkpoint= does not save the running means of divided variables ({listed(divided)}), which keep= asks for: "
-            "leave out one of the two"
-        )
-
-
 def _posterior(bound, job, settings, words, dims, coords, parts, outcome, seconds):
     """Put the chains together."""
     structure = bound.structure
     count = min(c.kept for c in parts)
     count_warmup = min(c.kept_warmup for c in parts)
 
-    rows = parts[0].rows
-    draws, stats = rows.get("draws", "value", count), rows.get("draws", "stats", count)
+    drawn = parts[0].rows
+    draws, stats = drawn.get("draws", "value", count), drawn.get("draws", "stats", count)
     if not count:
         draws = _empty(structure, job)
-    moments = _moments(parts)
+    moments = rows.moments(parts)
     state = checkpoint.flat_states(parts)
     warmup = None
     if job.keep_warmup:
         warmup = {
-            "draws": rows.get("warmup", "value", count_warmup),
-            "stats": rows.get("warmup", "stats", count_warmup),
+            "draws": drawn.get("warmup", "value", count_warmup),
+            "stats": drawn.get("warmup", "stats", count_warmup),
         }
     if job.kernel != "metropolis":
         inverse = [c.inverse_metric() for c in parts]
-        state |= {name: _joined([m[name] for m in inverse], [c.numbers for c in parts]) for name in inverse[0]}
+        state |= {name: spread.joined([m[name] for m in inverse], [c.numbers for c in parts]) for name in inverse[0]}
     return Posterior(
         draws=draws,
         stats=stats,
@@ -368,18 +352,10 @@ def _posterior(bound, job, settings, words, dims, coords, parts, outcome, second
         state=state,
         warmup=warmup,
         interrupted=outcome.interrupted,
-        tracked=rows.get("draws", "track", count),
+        tracked=drawn.get("draws", "track", count),
         moments=moments,
         roles={n: "derived" if n in structure.derived else "latent" for n in draws},
     )
-
-
-def _joined(blocks, numbers):
-    """Return arrays [chain of a block, ...] as one, in the order of the chains; divided ones are left on their devices."""
-    order = np.argsort(np.concatenate([np.asarray(n) for n in numbers]))
-    if len(blocks) == 1 and (order == np.arange(len(order))).all():
-        return blocks[0]
-    return (jnp if is_spread(blocks[0]) else np).concatenate(blocks)[order]
 
 
 def _empty(structure, job):
@@ -389,24 +365,6 @@ def _empty(structure, job):
         for n in structure.recorded
         if job.keep is None or n in job.keep
     }
-
-
-def _moments(parts):
-    """Return `{name: {"mean", "sd"}}` over all draws of all chains, from the running moments."""
-    out = {}
-    for name in parts[0].moments:
-        counts = np.concatenate(
-            [np.full(len(p.moments[name][1]), p.moments[name][0]) for p in parts if name in p.moments]
-        )
-        means = np.concatenate([p.moments[name][1] for p in parts if name in p.moments])
-        squares = np.concatenate([p.moments[name][2] for p in parts if name in p.moments])
-        weight = counts.reshape(-1, *(1,) * (means.ndim - 1))
-        mean = (weight * means).sum(0) / counts.sum()
-        square = (squares + weight * (means - mean) ** 2).sum(0)
-        out[name] = {"mean": mean, "sd": np.sqrt(square / max(counts.sum() - 1, 1))}
-    for name, (count, mean, square) in getattr(parts[0].rows, "moments", {}).items():
-        out[name] = {"mean": mean, "sd": jnp.sqrt(square / max(count - 1, 1))}
-    return out
 
 
 def _labels(bound: Bound, dims, coords):

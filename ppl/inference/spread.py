@@ -10,10 +10,12 @@ import dataclasses
 from collections.abc import Mapping
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ppl.errors import ModelError, listed, suggest
-from ppl.sharding import CHAINS, Board, carried, check, named, put, same_devices, spelled, twin
+from ppl.sharding import CHAINS, Board, carried, check, is_spread, named, put, same_devices, spelled, twin
 from ppl.tracing.handle import model_name
 
 PAD = ". ppl.pad(model, data, ...) makes observed rows fit and leaves those it adds out of the density exactly"
@@ -203,3 +205,25 @@ def groups(spread, chains):
             f"chains={chains}: the mesh has {count} groups of devices along 'chains', which do not divide it: the nearest {fit}"
         )
     return chains // count
+
+
+def refuse_whole(job, placed, path):
+    """Refuse what needs all of a divided variable in one place."""
+    divided = [name for name, spec in placed.values.items() if placed.board.spreads(spec)]
+    if job.metric == "dense" and not placed.flat:
+        raise ModelError(
+            f"metric='dense' needs whole positions on each device, and {divided[0]!r} is divided: use metric='diagonal'"
+        )
+    if path is not None and job.keep is not None and divided:
+        raise ModelError(
+            f"checkpoint= does not save the running means of divided variables ({listed(divided)}), which keep= asks for: "
+            "leave out one of the two"
+        )
+
+
+def joined(blocks, numbers):
+    """Return arrays [chain of a block, ...] as one, in the order of the chains; divided ones are left on their devices."""
+    order = np.argsort(np.concatenate([np.asarray(n) for n in numbers]))
+    if len(blocks) == 1 and (order == np.arange(len(order))).all():
+        return blocks[0]
+    return (jnp if is_spread(blocks[0]) else np).concatenate(blocks)[order]
