@@ -69,10 +69,14 @@ from ppl.errors import InferenceWarning as InferenceWarning
 from ppl.errors import ModelError as ModelError
 from ppl.errors import ModelWarning as ModelWarning
 from ppl.errors import StartError as StartError
+from ppl.inference.hosts import from_process_local as from_process_local
+from ppl.inference.padding import pad as pad
+from ppl.inference.plan import plan as plan
 from ppl.inference.posterior import Posterior as Posterior
 from ppl.inference.storage import load as load
 from ppl.random_variable import RandomVariable as RandomVariable
 from ppl.random_variable import random_variable as random_variable
+from ppl.sharding import gather as gather
 from ppl.tracing import Foreign as Foreign
 from ppl.tracing import Map as Map
 from ppl.tracing import Scan as Scan

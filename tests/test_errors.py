@@ -444,6 +444,65 @@ def a_value_outside_its_support():
 ERRORS = (ppl.ModelError, ppl.DataError, ppl.StartError)
 
 
+# -- meshes --------------------------------------------------------------------------------------------------------------
+
+
+def on_mesh(sharding, rows=8, chains=4, **more):
+    mesh = jax.make_mesh((2, 4), ("chains", "rows"))
+    data = {"sigma": SIGMA[:rows], "y": SIGMA[:rows]}
+    ppl.infer.hmc(schools, data, mesh=mesh, sharding=sharding, chains=chains, progress=False, **more)
+
+
+@mistake
+def an_unknown_name_in_sharding():
+    on_mesh({"thet": P("rows")})
+
+
+@mistake
+def an_unknown_axis_in_sharding():
+    on_mesh({"theta": P("row")})
+
+
+@mistake
+def a_spec_over_chains():
+    on_mesh({"theta": P("chains")})
+
+
+@mistake
+def a_string_for_a_spec():
+    on_mesh({"theta": "rows"})
+
+
+@mistake
+def rows_that_the_devices_do_not_divide():
+    on_mesh({"sigma": P("rows")}, rows=7)
+
+
+@mistake
+def a_latent_that_the_devices_do_not_divide():
+    on_mesh({"theta": P("rows")}, rows=7)
+
+
+@mistake
+def chains_that_the_groups_do_not_divide():
+    on_mesh({"theta": P("rows")}, chains=3)
+
+
+@mistake
+def sharding_without_a_mesh():
+    ppl.infer.nuts(schools, {"sigma": SIGMA}, sharding={"sigma": P("rows")})
+
+
+@mistake
+def a_dense_metric_for_a_divided_latent():
+    on_mesh({"theta": P("rows")}, metric="dense")
+
+
+@mistake
+def a_plan_without_a_mesh():
+    ppl.plan(schools, {"sigma": SIGMA})
+
+
 def text_of(name):
     """Return `(the error's text in one line, the traceback's last line)` for one mistake."""
     try:

@@ -34,6 +34,9 @@ def test_a_notebook_runs(path, tmp_path, monkeypatch):
 
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]))
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    monkeypatch.setenv("PPL_SMALL", "1")
+    if "PPL_DATA" not in os.environ:
+        monkeypatch.setenv("PPL_DATA", str(tmp_path))  # nothing is downloaded: stand-ins are used
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     notebook = read(path)
     client = nbclient.NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}})

@@ -9,6 +9,7 @@ import numpy as np
 from ppl.errors import ModelError, listed, suggest
 from ppl.inference.labels import axis_names
 from ppl.inference.storage import legal_name
+from ppl.sharding import gather
 
 
 def to_arviz(posterior, model=None, data=None):
@@ -36,7 +37,10 @@ def to_arviz(posterior, model=None, data=None):
     attributes = _attributes(posterior)
     sampled = {"sampled_variables": [legal_name(n) for n in posterior if posterior.roles.get(n) != "derived"]}
     tree = arviz_base.from_dict(
-        {group: {legal_name(name): array for name, array in arrays.items()} for group, arrays in groups.items()},
+        {
+            group: {legal_name(name): gather(array) for name, array in arrays.items()}
+            for group, arrays in groups.items()
+        },
         name=posterior.settings.get("model"),
         save_warmup=True,
         dims={legal_name(name): [legal_name(axis) for axis in over] for name, over in axes.items() if over},

@@ -145,6 +145,10 @@ class Rows:
         value = value[:, : total - at]
         self.arrays[key][first : first + value.shape[0], at : at + value.shape[1]] = value
 
+    def stored(self, filled):
+        """Return the first rows of everything, as many as are filled: `{"draws": count, "warmup": count}`."""
+        return {key: rows[:, : filled[key[0]]] for key, rows in self.arrays.items()}
+
     def get(self, group, kind, count):
         """Return the first `count` rows of a kind by name."""
         return {name: array[:, :count] for (g, k, name), array in self.arrays.items() if (g, k) == (group, kind)}
@@ -155,6 +159,7 @@ class Chain:
 
     def __init__(self, program, job, first, state, rows):
         self.program, self.job, self.first, self.state, self.rows = program, job, first, state, rows
+        self.numbers = range(first, first + (program.block or 1))
         self.done = self.kept = self.kept_warmup = 0
         self.divergences = np.zeros(program.block or 1, int)
         self.gradients = np.zeros(program.block or 1)
@@ -169,11 +174,10 @@ class Chain:
         before = self.done
         limit = job.warmup - before if before < job.warmup and not job.keep_warmup else job.transitions - before
         rows_left = program.length if before < job.warmup and not job.keep_warmup else program.length * job.thin
-        n = int(max(1, min(self.chunk, limit, rows_left)))
+        n = self.agree(int(max(1, min(self.chunk, limit, rows_left))))
         began = time.perf_counter()
         self.state, outputs = program.call(self.state, arrays, np.int32(n), job.options)
-        rows = {name: outputs.pop(name) for name in ("draws", "stats")}
-        outputs = jax.device_get(outputs)
+        outputs = self.fetch(outputs)
         took = time.perf_counter() - began
         done = int(outputs["done"])
         self.done += done
@@ -188,8 +192,47 @@ class Chain:
         self.divergences = self.divergences + np.atleast_1d(outputs["divergences"])
         self.gradients = self.gradients + np.atleast_1d(outputs["gradients"])
         if outputs["kept"]:
-            self._keep({**outputs, **jax.device_get(rows)}, before)
+            self._keep(outputs, before)
         return done
+
+    def agree(self, n):
+        """Return the number of transitions of the next chunk; on several hosts all take the first one's."""
+        return n
+
+    def fetch(self, outputs):
+        """Return the outputs of a call as numpy arrays; `draws` and `stats` only if any were kept."""
+        rows = {name: outputs.pop(name) for name in ("draws", "stats")}
+        outputs = jax.device_get(outputs)
+        return {**outputs, **jax.device_get(rows)} if outputs["kept"] else outputs
+
+    def extra(self):
+        """Return what a checkpoint keeps besides the state, arrays by name."""
+        return {}
+
+    def adopt_extra(self, stored):
+        """Go on from what a checkpoint kept besides the state."""
+
+    def adopt(self, state):
+        """Go on from a state of numpy arrays."""
+        self.state = state
+
+    def host_state(self):
+        """Return the state as numpy arrays."""
+        return jax.tree.map(np.asarray, jax.device_get(self.state))
+
+    def inverse_metric(self):
+        """Return `{"inv_metric": [chain, ...]}`."""
+        found = np.asarray(chunk.inverse_metric(self.state))
+        return {"inv_metric": found if self.program.block else found[None]}
+
+    def failure(self):
+        """Return the last start that was tried by a chain that found none, as one vector, and how many were."""
+        state = jax.device_get(self.state)
+        position, attempt = state.chain.kernel.position, state.chain.attempt
+        if self.program.block:
+            row = int(np.argmax(np.asarray(state.chain.phase) == chunk.FAILED))
+            position, attempt = position[row], np.asarray(attempt)[row]
+        return position, int(attempt)
 
     def _keep(self, outputs, before):
         job, kept = self.job, int(outputs["kept"])
@@ -324,5 +367,5 @@ def _first(pool, chain, arrays, progress):
 
 
 def _report(progress, chain):
-    for i, (divergences, gradients) in enumerate(zip(chain.divergences, chain.gradients, strict=True)):
-        progress.update(chain.first + i, chain.done, int(divergences), chain.step_size, float(gradients))
+    for number, divergences, gradients in zip(chain.numbers, chain.divergences, chain.gradients, strict=True):
+        progress.update(int(number), chain.done, int(divergences), chain.step_size, float(gradients))

@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from ppl.errors import FormatError, ModelError
+from ppl.sharding import gather
 from ppl.tracing.handle import model_name
 
 FORMAT = 1
@@ -26,9 +27,9 @@ def flat_states(chains):
     """Return the states of all chains as one dict of numpy arrays."""
     out = {}
     for chain in chains:
-        leaves, _ = jax.tree_util.tree_flatten_with_path(jax.device_get(chain.state))
+        leaves, _ = jax.tree_util.tree_flatten_with_path(chain.host_state())
         for path, leaf in leaves:
-            out[f"{chain.first}{jax.tree_util.keystr(path)}"] = np.asarray(leaf)
+            out[f"{chain.first}{jax.tree_util.keystr(path)}"] = leaf
     return out
 
 
@@ -59,8 +60,8 @@ class Checkpoint:
         """Write the checkpoint; no chain may be moving."""
         arrays, counts = {}, []
         filled = {"draws": max(c.kept for c in chains), "warmup": max(c.kept_warmup for c in chains)}
-        for (group, kind, name), rows in chains[0].rows.arrays.items():
-            arrays[f"rows|{group}|{kind}|{name}"] = rows[:, : filled[group]]
+        for (group, kind, name), rows in chains[0].rows.stored(filled).items():
+            arrays[f"rows|{group}|{kind}|{name}"] = rows
         for chain in chains:
             for name, (count, mean, square) in chain.moments.items():
                 arrays[f"moments|{chain.first}|{name}|mean"] = mean
@@ -70,7 +71,10 @@ class Checkpoint:
             arrays[f"told|{chain.first}"] = np.stack(
                 [chain.divergences.astype(float), chain.gradients, chain.phase.astype(float)]
             )
-        arrays |= {f"state|{name}": value for name, value in flat_states(chains).items()}
+        arrays |= {f"state|{name}": gather(value) for name, value in flat_states(chains).items()}
+        arrays |= {f"extra|{name}": value for name, value in chains[0].extra().items()}
+        if jax.process_index():
+            return  # the first of several processes writes
         buffer = io.BytesIO()
         np.savez(buffer, **{f"a{i}": value for i, value in enumerate(arrays.values())})
         head = json.dumps(
@@ -108,12 +112,17 @@ class Checkpoint:
             chain.divergences, chain.gradients, chain.phase = stored[f"told|{chain.first}"]
             chain.divergences = chain.divergences.astype(int)
             leaves, structure = jax.tree_util.tree_flatten_with_path(chain.state)
-            chain.state = jax.tree.unflatten(
-                structure, [stored[f"state|{chain.first}{jax.tree_util.keystr(path)}"] for path, _ in leaves]
+            chain.adopt(
+                jax.tree.unflatten(
+                    structure, [stored[f"state|{chain.first}{jax.tree_util.keystr(path)}"] for path, _ in leaves]
+                )
             )
             for name in head["moments"]:
                 of = f"moments|{chain.first}|{name}"
                 chain.moments[name] = (int(stored[f"{of}|count"]), stored[f"{of}|mean"], stored[f"{of}|square"])
+        extra = {name.partition("|")[2]: value for name, value in stored.items() if name.startswith("extra|")}
+        if extra:
+            chains[0].adopt_extra(extra)
         for name, value in stored.items():
             kind, *key = name.split("|", 3)
             if kind == "rows":
@@ -132,7 +141,11 @@ def _program_digest(bound):
 def _data_digest(arrays):
     digest = hashlib.sha256()
     for name in sorted(arrays):
-        array = np.asarray(arrays[name])
+        array = arrays[name]
+        if isinstance(array, jax.Array) and not array.is_fully_addressable:
+            digest.update(f"{name}{array.shape}{array.dtype}".encode())  # its numbers lie on several hosts
+            continue
+        array = np.asarray(array)
         digest.update(f"{name}{array.shape}{array.dtype}".encode() + np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 

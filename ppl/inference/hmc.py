@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ppl.inference import whitening
 
@@ -216,23 +217,66 @@ def float_type(tree):
 def draw_momentum(key, position, count=4):
     """Draw a standard normal pytree like `position`, and `count` random words.
 
-    A single leaf takes one call of the generator; more leaves take one each.
+    An array takes one call of the generator. A container of arrays takes the same numbers as if its leaves lay one after
+    another in one array, but each entry is computed from its own place alone: so leaves that are spread over devices
+    are drawn where they lie, and the numbers do not depend on the layout.
     """
     leaves, structure = jax.tree.flatten(position)
-    if len(leaves) > 1:
-        keys = [jax.random.fold_in(key, i) for i in range(len(leaves))]
-        normals = [jax.random.normal(k, jnp.shape(x), x.dtype) for k, x in zip(keys, leaves, strict=True)]
-        return jax.tree.unflatten(structure, normals), jax.random.bits(key, (count,))
+    if not isinstance(position, jax.Array | np.ndarray):
+        return _draw_by_place(key, leaves, structure, count)
     (leaf,) = leaves
     real, size = float_type(leaf), jnp.size(leaf)
     width = jnp.finfo(real).bits
     # The barrier keeps the compiler from repeating the cipher in each place that reads some of its words.
     words = jax.lax.optimization_barrier(random_words(key, count + size * (width // 32)))
     bits = words[count:] if width == 32 else _join(words[count : count + size], words[count + size :])
+    return _normal(bits, real).reshape(jnp.shape(leaf)), words[:count]
+
+
+def _normal(bits, real):
+    """Map random bits to standard normal numbers."""
+    width = jnp.finfo(real).bits
     signed = jax.lax.bitcast_convert_type(bits, f"int{width}").astype(real)
     edge = 1 - jnp.finfo(real).epsneg
-    normal = 2**0.5 * jax.lax.erf_inv(jnp.clip(signed * 2.0 ** (1 - width), -edge, edge))
-    return jax.tree.unflatten(structure, [normal.reshape(jnp.shape(leaf))]), words[:count]
+    return 2**0.5 * jax.lax.erf_inv(jnp.clip(signed * 2.0 ** (1 - width), -edge, edge))
+
+
+def _draw_by_place(key, leaves, structure, count):
+    data = jax.random.key_data(key)
+    if data.shape != (2,):  # no threefry key
+        keys = [jax.random.fold_in(key, i) for i in range(len(leaves))]
+        normals = [jax.random.normal(k, jnp.shape(x), x.dtype) for k, x in zip(keys, leaves, strict=True)]
+        return jax.tree.unflatten(structure, normals), jax.random.bits(key, (count,))
+    real, size = jnp.result_type(leaves[0]), sum(jnp.size(leaf) for leaf in leaves)
+    wide = jnp.finfo(real).bits == 64
+    total = count + size * (2 if wide else 1)
+    normals, before = [], count
+    for leaf in leaves:
+        place = places(jnp.shape(leaf), before)
+        bits = _word_at(data, place, total)
+        if wide:
+            bits = _join(bits, _word_at(data, place + jnp.uint32(size), total))
+        normals.append(_normal(bits, real))
+        before += jnp.size(leaf)
+    return jax.tree.unflatten(structure, normals), _word_at(data, jnp.arange(count, dtype=jnp.uint32), total)
+
+
+def places(shape, before):
+    """Return the place of each entry of an array of `shape` in a row of numbers, `before` of which come first."""
+    place, stride = jnp.full(shape, before, jnp.uint32), 1
+    for axis in reversed(range(len(shape))):
+        place = place + jnp.uint32(stride) * jax.lax.broadcasted_iota(jnp.uint32, shape, axis)
+        stride *= shape[axis]
+    return place
+
+
+def _word_at(data, place, count):
+    """Return those of the `count` random words of a key (see `random_words`) that have these places."""
+    half = jnp.uint32((count + 1) // 2)
+    first = place < half
+    low = jnp.where(first, place, place - half)
+    words = threefry(data, jnp.zeros_like(low), low)
+    return jnp.where(first, *words)
 
 
 def _join(high, low):

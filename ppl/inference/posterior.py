@@ -20,6 +20,7 @@ import numpy as np
 from ppl.errors import ModelError, listed, suggest
 from ppl.inference import concerns, labels
 from ppl.inference.summary import Summary, page, summarize_draws
+from ppl.sharding import is_spread
 
 QUICK = 2**22  # numbers that a printed result reads at most, and
 LONG = 2**18  # of one element; `summary()` reads all
@@ -45,6 +46,11 @@ PAPERS = {
         "Bayesian Analysis 16(2).",
     ),
 }
+
+
+def _array(values):
+    """Return values as numpy, except what is divided between devices: that stays there."""
+    return values if is_spread(values) else np.asarray(values)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -89,12 +95,12 @@ class Posterior(Mapping):
 
     def __post_init__(self):
         for field in ("draws", "stats", "state", "tracked"):
-            self._set(field, {name: np.asarray(values) for name, values in getattr(self, field).items()})
+            self._set(field, {name: _array(values) for name, values in getattr(self, field).items()})
         for field in ("settings", "timings", "versions", "roles"):
             self._set(field, dict(getattr(self, field)))
         for field in ("warmup", "moments"):
             if (groups := getattr(self, field)) is not None:
-                arrays = {group: {n: np.asarray(v) for n, v in values.items()} for group, values in groups.items()}
+                arrays = {group: {n: _array(v) for n, v in values.items()} for group, values in groups.items()}
                 self._set(field, arrays)
         self._check_leading_axes()
         dims, coords = labels.tidy_labels(self.shapes, self.dims, self.coords)

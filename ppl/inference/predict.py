@@ -3,6 +3,7 @@
 Each runs the model once for every draw, in batches compiled once.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ppl.errors import ModelError, listed
+from ppl.inference import spread
+from ppl.inference.over_draws import over_draws
 from ppl.inference.posterior import Posterior
 from ppl.inference.start import seed_words
 from ppl.tracing.bind import bind, signature
@@ -30,6 +33,8 @@ def prior(
     chains: int = 1,
     seed: Any = 0,
     batch: int | None = None,
+    mesh: jax.sharding.Mesh | None = None,
+    sharding: Mapping[str, Any] | None = None,
 ) -> Posterior:
     """Draw from the model before it sees observations: a `Posterior` like any other, observed variables included.
 
@@ -40,7 +45,13 @@ def prior(
       chains: how many chains; draws are independent in any case.
       seed: an int or a jax key.
       batch: how many draws are made at once; by default as many as fit into 64 MB.
+      mesh: devices to run on, as for the samplers.
+      sharding: what lies on which of them, as for the samplers. Results of divided variables stay on their devices.
     """
+    return _on(mesh, sharding, data, None, lambda board, data: _prior(board, model, data, draws, chains, seed, batch))
+
+
+def _prior(board, model, data, draws, chains, seed, batch):
     began = time.perf_counter()
     bound = bind(model, _arguments(model, data))
 
@@ -48,7 +59,7 @@ def prior(
         _, sites = bound.structure.run(arrays, key=key, density=False)
         return {n: s.value for n, s in sites.items()}
 
-    out = _over_draws(bound, ("prior",), one, {}, (chains, draws), seed, batch)
+    out = _over_draws(board, bound, ("prior",), one, {}, (chains, draws), seed, batch)
     out = {n: out[n] for n in bound.structure.families if n in out}
     return _result("prior", model, out, seed, began)
 
@@ -60,6 +71,8 @@ def predict(
     *,
     seed: Any = 0,
     batch: int | None = None,
+    mesh: jax.sharding.Mesh | None = None,
+    sharding: Mapping[str, Any] | None = None,
 ) -> Posterior:
     """Draw new observations: one for each posterior draw of the latent variables.
 
@@ -71,9 +84,17 @@ def predict(
         value given, the first steps are as given and the rest is drawn (a forecast).
       seed: an int or a jax key.
       batch: how many draws are made at once; by default as many as fit into 64 MB.
+      mesh: devices to run on, as for the samplers.
+      sharding: what lies on which of them, as for the samplers. Results of divided variables stay on their devices.
 
     Returns a `Posterior` of what was drawn, of shape [chain, draw, ...] each.
     """
+    return _on(
+        mesh, sharding, data, posterior, lambda board, data: _predict(board, model, posterior, data, seed, batch)
+    )
+
+
+def _predict(board, model, posterior, data, seed, batch):
     began = time.perf_counter()
     draws = _draws(posterior)
     bound = bind(model, _forecast(model, data))
@@ -90,7 +111,7 @@ def predict(
         return {n: sites[n].value for n in sites if n in fresh or (n in bound.structure.derived and n not in draws)}
 
     lead = np.shape(draws[given[0]])[:2] if given else _lead(posterior)
-    out = _over_draws(bound, ("predict", tuple(given)), one, {n: draws[n] for n in given}, lead, seed, batch)
+    out = _over_draws(board, bound, ("predict", tuple(given)), one, {n: draws[n] for n in given}, lead, seed, batch)
     out = {n: out[n] for n in bound.structure.families if n in out}
     return _result("predict", model, out, seed, began)
 
@@ -102,6 +123,8 @@ def returned(
     *,
     seed: Any = 0,
     batch: int | None = None,
+    mesh: jax.sharding.Mesh | None = None,
+    sharding: Mapping[str, Any] | None = None,
 ) -> Any:
     """Return what the model returns, for each posterior draw: its pytree with arrays [chain, draw, ...].
 
@@ -111,7 +134,15 @@ def returned(
       data: the model's arguments and, if the result depends on them, its observed values; those absent are drawn.
       seed: an int or a jax key, for what is drawn.
       batch: how many draws are made at once; by default as many as fit into 64 MB.
+      mesh: devices to run on, as for the samplers.
+      sharding: what lies on which of them, as for the samplers. Results of divided variables stay on their devices.
     """
+    return _on(
+        mesh, sharding, data, posterior, lambda board, data: _returned(board, model, posterior, data, seed, batch)
+    )
+
+
+def _returned(board, model, posterior, data, seed, batch):
     draws = _draws(posterior)
     bound = bind(model, data)
     given = {n: draws[n] for n in draws if n in bound.structure.latents}
@@ -121,7 +152,7 @@ def returned(
         value, _ = bound.structure.run(arrays, key=key, values=values, density=False)
         return jax.tree.map(jnp.asarray, value)
 
-    return _over_draws(bound, ("returned", tuple(given)), one, given, _lead(posterior), seed, batch)
+    return _over_draws(board, bound, ("returned", tuple(given)), one, given, _lead(posterior), seed, batch)
 
 
 def log_likelihood(
@@ -130,6 +161,8 @@ def log_likelihood(
     data: Mapping[str, Any] | None = None,
     *,
     batch: int | None = None,
+    mesh: jax.sharding.Mesh | None = None,
+    sharding: Mapping[str, Any] | None = None,
 ) -> dict[str, np.ndarray]:
     """Return the pointwise log likelihood: `{observed name: [chain, draw, ...]}`, one entry for each observation, unsummed.
 
@@ -138,7 +171,15 @@ def log_likelihood(
       posterior: what a sampler returned, or a mapping from names to arrays [chain, draw, ...].
       data: arguments and observed values.
       batch: how many draws are computed at once; by default as many as fit into 64 MB.
+      mesh: devices to run on, as for the samplers.
+      sharding: what lies on which of them, as for the samplers. Results of divided variables stay on their devices.
     """
+    return _on(
+        mesh, sharding, data, posterior, lambda board, data: _log_likelihood(board, model, posterior, data, batch)
+    )
+
+
+def _log_likelihood(board, model, posterior, data, batch):
     draws = _draws(posterior)
     bound = bind(model, data)
     if not bound.structure.observed:
@@ -157,7 +198,14 @@ def log_likelihood(
         _, sites = bound.structure.run(arrays, values=values)
         return {n: sites[n].log_prob for n in bound.structure.observed}
 
-    return _over_draws(bound, ("log_likelihood", tuple(given)), one, given, _lead(posterior), 0, batch)
+    return _over_draws(board, bound, ("log_likelihood", tuple(given)), one, given, _lead(posterior), 0, batch)
+
+
+def _on(mesh, sharding, data, posterior, function):
+    """Return `function(board, data)`, run on the mesh that was given or that data or draws lie on, or on one device."""
+    board, data = spread.board(mesh, sharding, data, None if posterior is None else _draws(posterior))
+    with contextlib.nullcontext() if board is None else board.active:
+        return function(board, data)
 
 
 def _arguments(model, data):
@@ -202,8 +250,10 @@ def _all_kept(posterior, bound):
         raise ModelError(f"the posterior has no draws of {lost[0]!r}, which the model needs: keep it when sampling")
 
 
-def _over_draws(bound, name, one, values, lead, seed, batch):
+def _over_draws(board, bound, name, one, values, lead, seed, batch):
     """Run `one(key, values, arrays)` for every draw, in compiled batches; returns numpy arrays [chain, draw, ...]."""
+    if board is not None:
+        return over_draws(bound, spread.Spread.of(board, bound, values), name, one, values, lead, seed, batch)
     compiled = bound.structure.compiled
     if name not in compiled:
         compiled[name] = jax.jit(

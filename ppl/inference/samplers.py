@@ -3,6 +3,7 @@
 Each describes a `chains.Job`, runs it and returns a `Posterior`.
 """
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,8 @@ import jax
 import numpy as np
 
 from ppl.errors import DataError, ModelError, listed, suggest
-from ppl.inference import cache, chains, checkpoint, chunk, concerns
+from ppl.inference import cache, chains, checkpoint, chunk, concerns, hosts, rows, spread
+from ppl.inference import mesh as meshes
 from ppl.inference.labels import tidy_labels
 from ppl.inference.posterior import Posterior
 from ppl.inference.progress import Progress
@@ -39,6 +41,8 @@ def nuts(
     progress: bool | None = None,
     checkpoint: str | os.PathLike | None = None,
     keep_warmup: bool = False,
+    mesh: jax.sharding.Mesh | None = None,
+    sharding: Mapping[str, Any] | None = None,
     target_accept: float = 0.8,
     max_depth: int = 10,
     step_size: float | None = None,
@@ -65,6 +69,10 @@ def nuts(
       checkpoint: a file. The run is saved there now and then and at its end; the same call again goes on from it, also
         inside warm-up, and with more `draws` it adds draws. Draws are those of an uninterrupted run, bit for bit.
       keep_warmup: whether `posterior.warmup` keeps the draws of the warm-up.
+      mesh: devices to run on, such as `jax.make_mesh((2, 4), ("chains", "rows"))`. An axis called `chains` spreads chains.
+      sharding: `{name: jax.sharding.PartitionSpec}` of entries of `data` and of latent variables alike, over axes of the
+        mesh. Data that already carry a `NamedSharding` need no entry. The model stays as it is, and so do its draws, up
+        to the rounding of sums.
       target_accept: the mean acceptance that the step size is tuned for; closer to 1 means smaller steps.
       max_depth: at most `2**max_depth` gradients a draw.
       step_size: the first step size; with `warmup=0` the one that is used. By default it is searched.
@@ -82,7 +90,7 @@ def nuts(
         "nuts", chains=chains, draws=draws, warmup=warmup, thin=thin, keep=keep, track=track, keep_warmup=keep_warmup,
         metric=metric, step_size=step_size, target_accept=target_accept, max_depth=max_depth,
     )  # fmt: skip
-    return _run(job, model, data, seed, init, dims, coords, progress, checkpoint)
+    return _run(job, model, data, seed, init, dims, coords, progress, checkpoint, mesh, sharding)
 
 
 def hmc(
@@ -102,6 +110,8 @@ def hmc(
     progress: bool | None = None,
     checkpoint: str | os.PathLike | None = None,
     keep_warmup: bool = False,
+    mesh: jax.sharding.Mesh | None = None,
+    sharding: Mapping[str, Any] | None = None,
     target_accept: float = 0.9,
     num_steps: int | None = None,
     step_size: float | None = None,
@@ -125,6 +135,8 @@ def hmc(
       progress: False for none.
       checkpoint: a file to save to and to go on from, as in `nuts`.
       keep_warmup: whether `posterior.warmup` keeps the draws of the warm-up.
+      mesh: devices to run on, as in `nuts`.
+      sharding: what lies on which of them, as in `nuts`.
       target_accept: the mean acceptance that the step size is tuned for; closer to 1 means smaller steps.
       num_steps: leapfrog steps of each trajectory. By default the length is learned in warm-up, from the times at which
         trajectories turn back, and drawn anew for each trajectory.
@@ -143,7 +155,7 @@ def hmc(
         "hmc", chains=chains, draws=draws, warmup=warmup, thin=thin, keep=keep, track=track, keep_warmup=keep_warmup,
         metric=metric, step_size=step_size, target_accept=target_accept, num_steps=num_steps,
     )  # fmt: skip
-    return _run(job, model, data, seed, init, dims, coords, progress, checkpoint)
+    return _run(job, model, data, seed, init, dims, coords, progress, checkpoint, mesh, sharding)
 
 
 def metropolis(
@@ -163,6 +175,8 @@ def metropolis(
     progress: bool | None = None,
     checkpoint: str | os.PathLike | None = None,
     keep_warmup: bool = False,
+    mesh: jax.sharding.Mesh | None = None,
+    sharding: Mapping[str, Any] | None = None,
     scale: float | None = None,
 ) -> Posterior:
     """Sample the posterior by random-walk Metropolis: many cheap steps in many chains, every position kept.
@@ -183,6 +197,8 @@ def metropolis(
       progress: False for none.
       checkpoint: a file to save to and to go on from, as in `nuts`.
       keep_warmup: whether `posterior.warmup` keeps the draws of the warm-up.
+      mesh: devices to run on, as in `nuts`.
+      sharding: what lies on which of them, as in `nuts`.
       scale: standard deviation of the proposal on free space; with `warmup=0` the one that is used. By default it is
         learned in warm-up, for each variable.
 
@@ -198,7 +214,7 @@ def metropolis(
         "metropolis", chains=chains, draws=draws, warmup=warmup, thin=thin, keep=keep, track=track, keep_warmup=keep_warmup,
         scale=scale,
     )  # fmt: skip
-    return _run(job, model, data, seed, init, dims, coords, progress, checkpoint)
+    return _run(job, model, data, seed, init, dims, coords, progress, checkpoint, mesh, sharding)
 
 
 def _job(kernel, *, keep, num_steps=None, target_accept=None, max_depth=10, metric="diagonal", **fields):
@@ -233,8 +249,17 @@ def _job(kernel, *, keep, num_steps=None, target_accept=None, max_depth=10, metr
     return job, settings
 
 
-def _run(job_settings, model, data, seed, init, dims, coords, progress, path):
-    """Run a job from model to result."""
+def _run(job_settings, model, data, seed, init, dims, coords, progress, path, mesh, sharding):
+    """Run a job from model to result, on one device or on a mesh."""
+    board, data = spread.board(mesh, sharding, data)
+    with contextlib.nullcontext() if board is None else board.active:
+        posterior = _run_on(board, job_settings, model, data, seed, init, dims, coords, progress, path)
+    if board is None or not hosts.several():  # of several processes none prints on its own
+        concerns.warn(posterior.warnings())
+    return posterior
+
+
+def _run_on(board, job_settings, model, data, seed, init, dims, coords, progress, path):
     began = time.perf_counter()
     job, settings = job_settings
     cache.enable()
@@ -248,36 +273,33 @@ def _run(job_settings, model, data, seed, init, dims, coords, progress, path):
             )
     words = seed_words(seed)
     dims, coords = _labels(bound, dims, coords)
-    arrays = jax.device_put(bound.arrays)
-    program = chains.prepare(bound, layout, job)
-    parts = chains.first_states(bound, layout, job, program, words, init)
+    driver, arrays, where, together = chains, None, (), None
+    if board is not None:
+        placed = spread.Spread.of(board, bound)
+        spread.refuse_whole(job, placed, path)
+        if hosts.several():
+            together = hosts.Together(hosts.description(bound, placed, job, settings, words))
+        driver, arrays, where = meshes, placed.lay(bound.arrays), (placed,)
+    arrays = jax.device_put(bound.arrays) if arrays is None else arrays
+    program = driver.prepare(bound, layout, job, *where)
+    parts = driver.first_states(bound, layout, job, program, words, init)
     stored = None
     if path is not None:
-        stored = checkpoint.Checkpoint(path, bound, job, settings, words)
+        stored = checkpoint.Checkpoint(path, bound, job, {**settings, **getattr(program, "where", {})}, words)
         stored.restore(parts)
-    line = Progress(job.transitions, job.warmup, job.chains, progress)
+    line = Progress(job.transitions, job.warmup, job.chains, progress if hosts.first() else False)
+    more = {} if together is None else {"together": together}
     try:
-        outcome = chains.run(parts, arrays, line, save=None if stored is None else lambda: stored.save(parts))
+        outcome = driver.run(parts, arrays, line, save=None if stored is None else lambda: stored.save(parts), **more)
     except BaseException:
         line.close("stopped by an error")
         raise
     failed = next((c for c in parts if c.failed), None)
     if failed is not None:
         line.close("no start found")
-        raise _start_error(bound, layout, failed)
+        raise no_start(bound, layout, *failed.failure())
     line.close("interrupted" if outcome.interrupted else None)
-    posterior = _posterior(bound, job, settings, words, dims, coords, parts, outcome, time.perf_counter() - began)
-    concerns.warn(posterior.warnings())
-    return posterior
-
-
-def _start_error(bound, layout, chain):
-    state = jax.device_get(chain.state)
-    position, attempt = state.chain.kernel.position, state.chain.attempt
-    if chain.program.block:
-        row = int(np.argmax(np.asarray(state.chain.phase) == 3))
-        position, attempt = position[row], np.asarray(attempt)[row]
-    return no_start(bound, layout, position, int(attempt))
+    return _posterior(bound, job, settings, words, dims, coords, parts, outcome, time.perf_counter() - began)
 
 
 def _posterior(bound, job, settings, words, dims, coords, parts, outcome, seconds):
@@ -286,23 +308,21 @@ def _posterior(bound, job, settings, words, dims, coords, parts, outcome, second
     count = min(c.kept for c in parts)
     count_warmup = min(c.kept_warmup for c in parts)
 
-    rows = parts[0].rows
-    draws, stats = rows.get("draws", "value", count), rows.get("draws", "stats", count)
+    drawn = parts[0].rows
+    draws, stats = drawn.get("draws", "value", count), drawn.get("draws", "stats", count)
     if not count:
         draws = _empty(structure, job)
-    moments = _moments(parts)
+    moments = rows.moments(parts)
     state = checkpoint.flat_states(parts)
     warmup = None
     if job.keep_warmup:
         warmup = {
-            "draws": rows.get("warmup", "value", count_warmup),
-            "stats": rows.get("warmup", "stats", count_warmup),
+            "draws": drawn.get("warmup", "value", count_warmup),
+            "stats": drawn.get("warmup", "stats", count_warmup),
         }
     if job.kernel != "metropolis":
-        inverse = [np.asarray(chunk.inverse_metric(c.state)) for c in parts]
-        state["inv_metric"] = np.concatenate(
-            [m if c.program.block else m[None] for m, c in zip(inverse, parts, strict=True)]
-        )
+        inverse = [c.inverse_metric() for c in parts]
+        state |= {name: spread.joined([m[name] for m in inverse], [c.numbers for c in parts]) for name in inverse[0]}
     return Posterior(
         draws=draws,
         stats=stats,
@@ -318,6 +338,7 @@ def _posterior(bound, job, settings, words, dims, coords, parts, outcome, second
             "metric": job.metric,
             "latents": list(structure.latents),
             "observed": list(structure.observed),
+            **getattr(parts[0].program, "where", {}),
             **{k: v for k, v in settings.items() if v is not None},
         },
         timings={
@@ -331,7 +352,7 @@ def _posterior(bound, job, settings, words, dims, coords, parts, outcome, second
         state=state,
         warmup=warmup,
         interrupted=outcome.interrupted,
-        tracked=rows.get("draws", "track", count),
+        tracked=drawn.get("draws", "track", count),
         moments=moments,
         roles={n: "derived" if n in structure.derived else "latent" for n in draws},
     )
@@ -344,22 +365,6 @@ def _empty(structure, job):
         for n in structure.recorded
         if job.keep is None or n in job.keep
     }
-
-
-def _moments(parts):
-    """Return `{name: {"mean", "sd"}}` over all draws of all chains, from the running moments."""
-    out = {}
-    for name in parts[0].moments:
-        counts = np.concatenate(
-            [np.full(len(p.moments[name][1]), p.moments[name][0]) for p in parts if name in p.moments]
-        )
-        means = np.concatenate([p.moments[name][1] for p in parts if name in p.moments])
-        squares = np.concatenate([p.moments[name][2] for p in parts if name in p.moments])
-        weight = counts.reshape(-1, *(1,) * (means.ndim - 1))
-        mean = (weight * means).sum(0) / counts.sum()
-        square = (squares + weight * (means - mean) ** 2).sum(0)
-        out[name] = {"mean": mean, "sd": np.sqrt(square / max(counts.sum() - 1, 1))}
-    return out
 
 
 def _labels(bound: Bound, dims, coords):

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ppl.errors import ModelError, StartError, listed, suggest
+from ppl.random_variable import concrete
 from ppl.tracing.handle import model_name
 from ppl.tracing.problems import first_problem
 from ppl.tracing.programs import as_key
@@ -47,6 +48,15 @@ class Layout:
             position[name] = vector[offset : offset + count].reshape(shape)
             offset += count
         return position
+
+    def apart_numpy(self, vectors):
+        """Return arrays by name of numpy vectors [..., D], leading axes kept."""
+        parts, offset = {}, 0
+        for name, shape in self.shapes.items():
+            count = int(np.prod(shape))
+            parts[name] = vectors[..., offset : offset + count].reshape((*vectors.shape[:-1], *shape))
+            offset += count
+        return parts
 
     def together(self, position):
         """Return the flat vector (numpy) of free values by name."""
@@ -143,7 +153,8 @@ def no_start(bound, layout, vector, tries):
         message += f"First non-finite term at the last one: {problem}" + ("" if problem.endswith("?") else ".")
     else:
         message += "At the last one the log density is finite and its gradient is not: look for sqrt, abs or norm at 0."
-    nans = [n for n, a in bound.arrays.items() if np.asarray(a).dtype.kind == "f" and np.isnan(np.asarray(a)).any()]
+    here = {n: a for n, a in bound.arrays.items() if concrete(a) is not None}
+    nans = [n for n, a in here.items() if np.asarray(a).dtype.kind == "f" and np.isnan(np.asarray(a)).any()]
     if nans:
         message += f" data holds nan in {listed(sorted({n.lstrip('=').split(':')[0] for n in nans}))}."
     return StartError(message)

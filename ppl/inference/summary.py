@@ -14,6 +14,7 @@ import numpy as np
 
 from ppl.errors import suggest
 from ppl.inference import diagnostics, labels
+from ppl.sharding import is_spread
 
 LONG = 20  # an array with more rows than this is folded when printed
 WORST = 5  # rows that a folded array shows
@@ -45,8 +46,8 @@ def summarize_draws(draws, dims, coords, most=None, moments=None):
         size, positions = math.prod(shape), None
         if most is not None and size > most:
             positions = np.arange(most) * size // most
-            values = values.reshape(*values.shape[:2], -1)[:, :, positions]
-        for column, numbers in diagnostics.summarize(values).items():
+            values = few(values, positions)
+        for column, numbers in columns_of(values).items():
             columns[column].append(np.ravel(numbers))
         count = size if positions is None else len(positions)
         parts.append(Part(name, shape, start, start + count, positions))
@@ -59,6 +60,26 @@ def summarize_draws(draws, dims, coords, most=None, moments=None):
         start += math.prod(shape)
     joined = {column: np.concatenate(arrays) if arrays else np.zeros(0) for column, arrays in columns.items()}
     return Summary(tuple(parts), joined, dims, coords)
+
+
+def columns_of(values):
+    """Return the columns for draws `[chain, draw, ...]`; for draws on several devices, computed there."""
+    if is_spread(values):
+        from ppl.inference import spread_summary
+
+        found = spread_summary.summarize(values)
+        if found is not None:
+            return found
+    return diagnostics.summarize(values)
+
+
+def few(values, positions):
+    """Return the draws of the elements at some positions."""
+    if is_spread(values):
+        from ppl.inference import spread_summary
+
+        return spread_summary.pick(values, positions)
+    return values.reshape(*values.shape[:2], -1)[:, :, positions]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,6 +21,7 @@ from ppl.tracing.entries import Parts, is_leaf, split
 from ppl.tracing.entries import signature as signature
 from ppl.tracing.handle import model_name
 from ppl.tracing.linear import feature_major
+from ppl.tracing.precision import careful
 from ppl.tracing.programs import Context, as_key, discrete_latent, run, run_parts, total
 
 
@@ -108,7 +109,8 @@ class Structure:
 
     def run(self, arrays, **ctx):
         """Run the model: `(returned, sites)`. Keywords are those of `Context`."""
-        return run(self.model, *self.given(arrays, **ctx))
+        with careful():
+            return run(self.model, *self.given(arrays, **ctx))
 
     def refuse_discrete(self):
         """Raise if a latent variable is discrete: gradient-based samplers cannot move it."""
@@ -147,6 +149,8 @@ def _all_inside(support, value):
     """Tell whether a value is known, and each of its draws lies in a support."""
     if value is None:
         return False
+    if isinstance(value, jax.Array) and not value.is_fully_addressable:
+        return False  # parts of it lie on other hosts
     known = concrete(value) if value.size < 10**6 else value  # large ones stay on their devices
     if known is None:
         return False

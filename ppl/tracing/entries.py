@@ -110,6 +110,8 @@ def _count_nan(value):
     """Return how many entries are nan; 0 for integers, and for values that are not known yet."""
     if not jnp.issubdtype(value.dtype, jnp.inexact):
         return 0
+    if isinstance(value, jax.Array) and not value.is_fully_addressable:
+        return 0  # parts of it lie on other hosts
     known = concrete(value) if value.size < 10**6 else value  # large ones stay on their devices
     try:
         return 0 if known is None else int((np if isinstance(known, np.ndarray) else jnp).isnan(known).sum())

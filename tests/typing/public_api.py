@@ -74,7 +74,7 @@ from ppl import (
     random_variable,
     supports,
 )
-from ppl.data import SCHOOLS, eight_schools, fetch
+from ppl.data import SCHOOLS, covertype, eight_schools, fetch, mnist, movielens, synthetic_ratings
 
 Model = Generator[Any, Any, Any]
 
@@ -220,6 +220,15 @@ def inference(file: Path) -> Posterior:
     posterior = infer.nuts(
         schools, data, seed=jax.random.key(0), dims={"theta": ["school"]}, coords={"school": SCHOOLS}
     )
+    mesh, rows = jax.make_mesh((1, 1), ("chains", "rows")), {"sigma": P("rows"), "theta": P("rows")}
+    print(ppl.plan(schools, data, mesh=mesh, sharding=rows, chains=2, draws=10).notes)
+    padded, longer = ppl.pad(schools, data, mesh=mesh, sharding=rows)
+    posterior = infer.hmc(padded, longer, mesh=mesh, sharding=rows)
+    theta: np.ndarray = ppl.gather(posterior["theta"])
+    local = ppl.from_process_local(data, mesh=mesh, sharding={"sigma": P("rows")})
+    posterior = infer.nuts(schools, local, sharding={"theta": P("rows")})
+    sizes = [len(load()) for load in (mnist, covertype, movielens, synthetic_ratings)]
+    print(theta.shape, sizes, infer.predict(schools, posterior, data, mesh=mesh, sharding=rows))
     posterior = infer.metropolis(schools, data, draws=100_000, scale=0.1, keep=["mu"], progress=False)
     calibration: infer.Calibration = infer.calibrate(schools, data, observed=["y"], sampler=infer.hmc, simulations=100)
     prior: infer.Posterior = infer.prior(schools, data, draws=10)
