@@ -359,7 +359,7 @@ def run(blocks, arrays, progress, save=None, together=None):
     try:
         with cache.healing(), contextlib.nullcontext() if together is None else together:
             if not any(b.done for b in blocks):
-                compile_seconds = chains._first(pool, blocks, arrays, progress)
+                compile_seconds = chains._first(pool, blocks[0], arrays, progress)
             while any(not b.finished for b in blocks) and not any(b.failed for b in blocks):
                 if pause is not None and all(b.done >= pause for b in blocks):
                     centers.choose(blocks, arrays)
