@@ -213,16 +213,21 @@ def _independent(problem, local, params, size, batch):
         return {w: {n: s.log_prob for n, s in found.items() if s.log_prob is not None} for w, found in (("guide", ours), ("model", theirs))}
 
     terms = jax.jit(terms)
-    draw = jax.jit(problem.draw)(key, trained, problem.arrays)
-    before = jax.device_get(terms(draw.noise, draw.values, problem.arrays))
+
+    def drawn(arrays):
+        draw = problem.draw(key, trained, arrays)
+        return draw.noise, draw.values
+
+    first_noise, first_values = jax.jit(drawn)(problem.arrays)
+    before = jax.device_get(terms(first_noise, first_values, problem.arrays))
     batch_keys = {w: _keys(getattr(problem, w), batch) for w in ("model", "guide")}
     kept = np.arange(size) % 2 == 0
     for exchanged, whose in ((np.flatnonzero(~kept), "others"), (np.arange(size), "all")):
         order = np.arange(size)
         order[exchanged] = np.roll(exchanged, 1) if whose == "all" else exchanged - 1  # rows that are kept too
         arrays = {w: {n: a[order] if n in batch_keys[w] else a for n, a in given.items()} for w, given in problem.arrays.items()}
-        noise = {n: v[order] if n in local_noise else v for n, v in draw.noise.items()}
-        values = {n: v[order] if n in local_values else v for n, v in draw.values.items()}
+        noise = {n: v[order] if n in local_noise else v for n, v in first_noise.items()}
+        values = {n: v[order] if n in local_values else v for n, v in first_values.items()}
         after = jax.device_get(terms(noise, values, arrays))
         for which, found in before.items():
             for name, term in found.items():

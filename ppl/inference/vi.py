@@ -252,7 +252,7 @@ def _whole(rest, trained):
 def _guide(model, guide, data, init, placement):
     """Return the `Guide` of what the user gave."""
     if isinstance(guide, Automatic):
-        return guide.build(Target(bind(model, data), init), **dict(guide.options))
+        return _automatic(guide, Target(bind(model, data), init))
     if isinstance(guide, Guide):
         return guide
     if not callable(guide):
@@ -264,6 +264,16 @@ def _guide(model, guide, data, init, placement):
         )
     init = init.params if isinstance(init, Fit) else init
     return Guide(placement.model(guide), init)
+
+
+def _automatic(guide, target):
+    """Build an automatic guide; its program is the one of an earlier call with a model of equal structure."""
+    spec = guide.build(target, **dict(guide.options))
+    try:
+        first = target.bound.structure.compiled.setdefault(("guide", guide), spec)
+    except TypeError:  # options that cannot be hashed
+        return spec
+    return dataclasses.replace(spec, program=first.program)
 
 
 def _run(work, key, count, line):
@@ -310,7 +320,7 @@ def _no_start(work, state):
     """Return the error for an objective that is not finite at the first parameters, naming the variable."""
     problem, params = work.full, state.params
     structure = problem.model.structure
-    values = jax.jit(problem.draw)(jax.random.key(0), params, problem.arrays).values
+    values = problem.draw(jax.random.key(0), params, problem.arrays).values
     arguments, ctx = structure.given(
         problem._given("model", params, problem.arrays), **{"free" if problem.spec.free else "values": values}
     )

@@ -132,7 +132,7 @@ def test_the_model_may_take_the_parameters_too():
     y = np.random.default_rng(0).normal(0, np.sqrt(1 + 0.64), 400).astype(np.float32)
     best = np.log(np.mean(np.square(y)) - 1) / 2
     init = {"log_noise": jnp.float32(0.3)}
-    fit = infer.vi(model, exact, {"n": 400, "y": y}, init=init, gradient="sticking", optimizer=0.02, steps=600, progress=False)
+    fit = infer.vi(model, exact, {"n": 400, "y": y}, init=init, gradient="sticking", progress=False)
     np.testing.assert_allclose(fit.params["log_noise"], best, atol=2e-2)
     weights = fit.log_weights(20)
     np.testing.assert_allclose(weights, weights[0], rtol=1e-5)  # the exact guide has no variance
@@ -173,7 +173,7 @@ def two():
     a = yield Normal(0.0, 1.0, name="a")
     r = yield Gamma(2.0, 1.0, name="r")
     k = yield Bernoulli(probs=0.5, name="k")
-    yield Normal(a + k, r, name="y")
+    yield Normal(jnp.where(k > 0, a + 1, a), r, name="y")
 
 
 def complete(q):
@@ -296,7 +296,7 @@ def test_new_data_and_more_steps_do_not_trace_again():
     before = len(count)
     second = fit(1, 50, init={"mean": jnp.float32(1.0), "log_sd": jnp.float32(0.0)})
     assert len(count) == before and first.params["mean"] != second.params["mean"]
-    fit(2, 30, infer.mean_field, None)
+    fit(2, 30, infer.mean_field, {"x": 0.1})
     before = len(count)
     fit(3, 60, infer.mean_field, {"x": 0.3})
     assert len(count) == before
@@ -339,7 +339,7 @@ def test_any_optimizer_is_taken(optimizer):
 
 
 def test_the_verdict_says_what_is_wrong():
-    init = {"mean": jnp.float32(-30.0), "log_sd": jnp.float32(0.0)}
+    init = {"mean": jnp.float32(-30.0), "log_sd": jnp.float32(-2.0)}
     with pytest.warns(ppl.InferenceWarning, match="still rose by .* not converged; go on with init=fit"):
         fit = infer.vi(point, guide, Y, init=init, optimizer=0.01, steps=200, progress=False)
     assert not fit.converged and "not converged" in str(fit)
