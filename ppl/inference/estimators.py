@@ -112,7 +112,9 @@ def _score(objective, value, log_joint, log_guide, score, baseline):
     else:
 
         def without(k):
-            first, second = (jnp.where(jnp.arange(count) == k, (jnp.sum(x) - x[k]) / (count - 1), x) for x in (log_joint, log_guide))
+            first, second = (
+                jnp.where(jnp.arange(count) == k, (jnp.sum(x) - x[k]) / (count - 1), x) for x in (log_joint, log_guide)
+            )
             return objective(first, second)
 
         others = jax.vmap(without)(jnp.arange(count))

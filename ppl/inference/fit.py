@@ -5,7 +5,6 @@ import functools
 import types
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -116,7 +115,11 @@ class Fit:
 
     def _has_density(self):
         if self.problem.spec.implicit or not self.problem.spec.volume:
-            why = "is implicit: it can be drawn from and has no density" if self.problem.spec.implicit else "is a single point"
+            why = (
+                "is implicit: it can be drawn from and has no density"
+                if self.problem.spec.implicit
+                else "is a single point"
+            )
             raise ModelError(f"the guide `{self.settings['guide']}` {why}, so its draws have no importance weights")
 
     def _over(self, name, one, count, seed):
@@ -156,7 +159,9 @@ class Fit:
                 f"{len(self.trail)} steps: not converged. Go on with init=fit, or give more steps=."
             )
         else:
-            sentences.append(f"Converged: over the last quarter of the steps the objective moved by {rise:.2g} (standard error {noise:.2g}).")
+            sentences.append(
+                f"Converged: over the last quarter of the steps the objective moved by {rise:.2g} (standard error {noise:.2g})."
+            )
         k = self.pareto_k
         if k is None:
             return sentences

@@ -19,7 +19,6 @@ J. Comput. Graph. Stat. 27 (low rank); Tierney and Kadane (1986), JASA 81 (Lapla
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -53,7 +52,9 @@ def _start(target):
     if target.init is None:
         return np.zeros(layout.size, layout.dtype), sd, None
     if not hasattr(target.init, "items"):
-        raise ModelError(f"init of an automatic guide is a mapping from latent variables to values, or a Fit, not {target.init!r}")
+        raise ModelError(
+            f"init of an automatic guide is a mapping from latent variables to values, or a Fit, not {target.init!r}"
+        )
     vectors, _ = starts(target.bound, layout, target.init, 1)
     return vectors[0], sd, None
 
@@ -153,7 +154,11 @@ def _low_rank(target: Target, rank: int | None = None) -> Guide:
         largest = np.argsort(values)[::-1][:rank]
         factor[:, : len(largest)] = sd[:, None] * vectors[:, largest] * np.sqrt(np.maximum(values[largest] - 1, 1e-4))
         sd = np.sqrt(np.maximum(np.diag(covariance) - (factor**2).sum(1), 1e-4 * sd**2))
-    init = {"loc": jnp.asarray(mean), "log_scale": jnp.asarray(np.log(sd), mean.dtype), "factor": jnp.asarray(factor, mean.dtype)}
+    init = {
+        "loc": jnp.asarray(mean),
+        "log_scale": jnp.asarray(np.log(sd), mean.dtype),
+        "factor": jnp.asarray(factor, mean.dtype),
+    }
     joint = _joint_name(layout)
 
     def low_rank(q):
@@ -174,8 +179,12 @@ def _structured(target: Target, groups: Sequence[Sequence[str]] | None = None) -
     for name in named:
         if name not in layout.shapes or named.count(name) > 1:
             raise ModelError(
-                f"structured: groups has {name!r}, which is " + (f"there twice" if named.count(name) > 1 else
-                f"no latent variable ({listed(layout.shapes)}).{suggest(name, layout.shapes)}")
+                f"structured: groups has {name!r}, which is "
+                + (
+                    "there twice"
+                    if named.count(name) > 1
+                    else f"no latent variable ({listed(layout.shapes)}).{suggest(name, layout.shapes)}"
+                )
             )
     groups += [[name] for name in layout.shapes if name not in named]
     mean, sd, covariance = _start(target)
@@ -244,8 +253,8 @@ def _second_order(fit: Fit) -> Fit:
     values = np.linalg.eigvalsh(curvature)
     if not values[0] > 0:
         raise ModelError(
-            f"laplace: minus the Hessian of the log density of `{model_name(bound.structure.model)}` has the eigenvalue {values[0]:.3g} at "
-            "the point that was reached, so it is no mode: give more steps=, or use infer.full_rank"
+            f"laplace: minus the Hessian of the log density of `{model_name(bound.structure.model)}` has the "
+            f"eigenvalue {values[0]:.3g} at the point that was reached, so it is no mode: give more steps=, or use infer.full_rank"
         )
     factor = np.linalg.cholesky(np.linalg.inv(curvature))
     target = Target(bound)
@@ -261,7 +270,8 @@ def _data_of(bound):
 
 def _with_missing(parts):
     return {
-        n: np.ma.masked_array(np.asarray(v), parts.missing[n]) if n in parts.missing else v for n, v in parts.observed.items()
+        n: np.ma.masked_array(np.asarray(v), parts.missing[n]) if n in parts.missing else v
+        for n, v in parts.observed.items()
     }
 
 
@@ -271,5 +281,3 @@ low_rank = Automatic("low_rank", _low_rank)
 structured = Automatic("structured", _structured)
 laplace = Automatic("laplace", _laplace)
 maximum = Automatic("map", _map)
-
-

@@ -65,4 +65,6 @@ class LowRankNormal(RandomVariable):
     def entropy(self):
         """Return the differential entropy."""
         n = self.event_shape[0]
-        return jnp.broadcast_to(self._log_det(self._capacitance()[1]) + n * (1 + math.log(2 * math.pi)) / 2, self.batch_shape)
+        return jnp.broadcast_to(
+            self._log_det(self._capacitance()[1]) + n * (1 + math.log(2 * math.pi)) / 2, self.batch_shape
+        )

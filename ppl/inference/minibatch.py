@@ -210,7 +210,10 @@ def _independent(problem, local, params, size, batch):
     def terms(noise, values, arrays):
         _, ours = problem.guide.structure.run(problem._given("guide", trained, arrays), values=noise)
         theirs = problem.sites(values, trained, arrays)
-        return {w: {n: s.log_prob for n, s in found.items() if s.log_prob is not None} for w, found in (("guide", ours), ("model", theirs))}
+        return {
+            w: {n: s.log_prob for n, s in found.items() if s.log_prob is not None}
+            for w, found in (("guide", ours), ("model", theirs))
+        }
 
     terms = jax.jit(terms)
 
@@ -225,7 +228,10 @@ def _independent(problem, local, params, size, batch):
     for exchanged, whose in ((np.flatnonzero(~kept), "others"), (np.arange(size), "all")):
         order = np.arange(size)
         order[exchanged] = np.roll(exchanged, 1) if whose == "all" else exchanged - 1  # rows that are kept too
-        arrays = {w: {n: a[order] if n in batch_keys[w] else a for n, a in given.items()} for w, given in problem.arrays.items()}
+        arrays = {
+            w: {n: a[order] if n in batch_keys[w] else a for n, a in given.items()}
+            for w, given in problem.arrays.items()
+        }
         noise = {n: v[order] if n in local_noise else v for n, v in first_noise.items()}
         values = {n: v[order] if n in local_values else v for n, v in first_values.items()}
         after = jax.device_get(terms(noise, values, arrays))
@@ -239,8 +245,9 @@ def _independent(problem, local, params, size, batch):
                     )
                 if not is_local and not _same(term, after[which][name]):
                     raise ModelError(
-                        f"{name!r} in the {which} depends on the rows of batch or on variables that belong to them, and has no row for "
-                        "each: from a part of the rows its term would be another one. Give it a row for each, or leave batch= out"
+                        f"{name!r} in the {which} depends on the rows of batch or on variables that belong to them, and has no "
+                        "row for each: from a part of the rows its term would be another one. Give it a row for each, or leave "
+                        "batch= out"
                     )
 
 
@@ -261,7 +268,9 @@ def _parts(batch, placement, total, size):
         return 1, None
     axes = firsts.pop()
     if firsts or any(n not in dict(placement.specs) for n in batch):
-        raise ModelError(f"sharding spreads the rows of some entries of batch and not of others ({listed(batch)}): spread all alike")
+        raise ModelError(
+            f"sharding spreads the rows of some entries of batch and not of others ({listed(batch)}): spread all alike"
+        )
     count = int(np.prod([placement.mesh.shape[a] for a in ((axes,) if isinstance(axes, str) else axes)]))
     if size % count or total % count:
         raise ModelError(

@@ -48,7 +48,7 @@ def importance_weighted(log_joint: jax.Array, log_guide: jax.Array) -> jax.Array
 
 
 @dataclasses.dataclass(frozen=True)
-class renyi:  # noqa: N801: called as a function is
+class renyi:
     """The Renyi bound,  E[log (1/K) sum_k w_k^(1 - alpha)] / (1 - alpha).
 
     alpha = 0 is the importance-weighted bound; alpha towards 1 the ELBO; negative alpha bounds log p(x) from above as the
@@ -96,7 +96,7 @@ def _log_mean_exp(x):
 
 
 @dataclasses.dataclass(frozen=True)
-class density_ratio:  # noqa: N801: called as a function is
+class density_ratio:
     """The ELBO of a guide that can be drawn from and has no density, by a discriminator that learns the density ratio.
 
         E_q[log p(x | z)] + E_q[log p(z) / q(z)],        the second term read off the discriminator d(z)
@@ -133,7 +133,9 @@ class density_ratio:  # noqa: N801: called as a function is
         def one(guide_key, prior_key):
             values = problem.draw(guide_key, params, arrays).values
             sites = problem.sites(values, params, arrays)
-            likelihood = [jnp.sum(s.log_prob) for s in sites.values() if s.role == "observed" and s.log_prob is not None]
+            likelihood = [
+                jnp.sum(s.log_prob) for s in sites.values() if s.role == "observed" and s.log_prob is not None
+            ]
             likelihood = sum(likelihood[1:], likelihood[0]) if likelihood else jnp.zeros(())
             ratio = self.discriminator(whole(fixed), values)
             prior = {n: jax.lax.stop_gradient(v) for n, v in problem.prior(prior_key, params, arrays).items()}

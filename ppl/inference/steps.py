@@ -87,7 +87,9 @@ def optimizer_of(optimizer):
         return _falling()
     if hasattr(optimizer, "init") and hasattr(optimizer, "update"):
         return optimizer
-    if callable(optimizer) or (isinstance(optimizer, int | float) and not isinstance(optimizer, bool) and optimizer > 0):
+    if callable(optimizer) or (
+        isinstance(optimizer, int | float) and not isinstance(optimizer, bool) and optimizer > 0
+    ):
         return _adam(optimizer)
     raise ModelError(
         f"optimizer={optimizer!r}: give a learning rate (0.01), a schedule of it, or an optax optimizer such as optax.adam(0.01)"
@@ -131,7 +133,10 @@ def make_step(problem, whole, objective, gradient, optimizer, samples, rows=None
         norm = jnp.sqrt(sum(jnp.sum(jnp.square(g)).astype(jnp.float32) for g in jax.tree.leaves(gradients)))
         good = jnp.isfinite(norm) & jnp.isfinite(result.value)
         gradients = jax.tree.map(lambda g: jnp.where(good, g, jnp.zeros_like(g)), gradients)
-        with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):  # what optimizers are written for
+        with (
+            jax.numpy_dtype_promotion("standard"),
+            jax.numpy_rank_promotion("allow"),
+        ):  # what optimizers are written for
             if isinstance(optimizer, Falling):
                 updates, moved = optimizer.update(gradients, state.optimizer, state.params, state.count, total)
             else:

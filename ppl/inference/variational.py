@@ -300,7 +300,8 @@ def _aligned(model, guide, spec, align):
     _known_names(align, ours, theirs)
     if not theirs.latents:
         raise ModelError(
-            f"`{model_name(theirs.model)}` has no latent variable left: everything is observed or fixed, so there is nothing to infer"
+            f"`{model_name(theirs.model)}` has no latent variable left: everything is observed or fixed, "
+            "so there is nothing to infer"
         )
     given = {align.get(n, n): n for n in (*ours.derived, *ours.latents) if n not in spec.auxiliary}
     sizes = {n: latent.free_shape if spec.free else latent.shape for n, latent in theirs.latents.items()}
@@ -372,5 +373,3 @@ def _misfit(rv, latent, ours, theirs, align, sizes):
     words = "discrete" if latent.free_shape is None else "continuous"
     other = "continuous" if latent.free_shape is None else "discrete"
     return f"{kind} is {words} in the guide, and {name!r} ({theirs.families[name]}) is {other} in `{model_name(theirs.model)}`"
-
-

@@ -256,7 +256,9 @@ def _guide(model, guide, data, init, placement):
     if isinstance(guide, Guide):
         return guide
     if not callable(guide):
-        raise ModelError(f"the guide is {guide!r}: give a generator function of parameters, or infer.mean_field and its kin")
+        raise ModelError(
+            f"the guide is {guide!r}: give a generator function of parameters, or infer.mean_field and its kin"
+        )
     if init is None:
         raise ModelError(
             f"init= is missing: the first parameters of the guide `{model_name(guide)}`, a pytree such as "
@@ -326,8 +328,12 @@ def _no_start(work, state):
     )
     found = first_problem(structure.model, arguments, ctx)
     text = "the objective or its gradient is not finite at the first parameters, so no step can be made. "
-    text += f"First non-finite term at a draw of the guide: {found}" if found else (
-        "The log density is finite at a draw of the guide: look for sqrt, abs or norm at 0, or a guide with a scale of 0"
+    text += (
+        f"First non-finite term at a draw of the guide: {found}"
+        if found
+        else (
+            "The log density is finite at a draw of the guide: look for sqrt, abs or norm at 0, or a guide with a scale of 0"
+        )
     )
     return StartError(text + ("" if text.endswith("?") else "."))
 

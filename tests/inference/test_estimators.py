@@ -102,11 +102,15 @@ def test_estimators_are_unbiased(name, way, seed):
 
 
 def test_sticking_the_landing_with_another_objective_is_the_double_reparametrization():
-    work = prepare(point, guide, {"y": Y}, {"mean": 0.0, "log_sd": 0.0}, infer.importance_weighted, "sticking", 0.1, 2, *[None] * 4)
+    work = prepare(
+        point, guide, {"y": Y}, {"mean": 0.0, "log_sd": 0.0}, infer.importance_weighted, "sticking", 0.1, 2, *[None] * 4
+    )
     assert work.gradient == "doubly"
 
 
-@pytest.mark.parametrize("name, way", [("elbo", "sticking"), ("elbo", "doubly"), ("importance_weighted", "doubly"), ("renyi", "doubly")])
+@pytest.mark.parametrize(
+    "name, way", [("elbo", "sticking"), ("elbo", "doubly"), ("importance_weighted", "doubly"), ("renyi", "doubly")]
+)
 def test_the_gradient_has_no_variance_at_the_posterior(name, way):
     init = {"mean": jnp.float32(0.75), "log_sd": jnp.log(jnp.float32(0.5)) / 2}
     _, found = gradients(point, guide, {"y": Y}, init, OBJECTIVES[name][0], way, 4, 200, 0)
@@ -123,10 +127,16 @@ def test_the_automatic_full_rank_gradient_has_no_variance_at_the_posterior():
     mean = covariance @ np.array([y.sum(), (x * y).sum()]) / 0.25
     work = prepare(line, infer.full_rank, LINE, None, infer.elbo, None, 0.1, 4, *[None] * 4)
     assert work.gradient == "sticking"
-    at = {"loc": jnp.float32(mean), "below": jnp.tril(jnp.float32(factor), -1), "log_diagonal": jnp.float32(np.log(np.diag(factor)))}
+    at = {
+        "loc": jnp.float32(mean),
+        "below": jnp.tril(jnp.float32(factor), -1),
+        "log_diagonal": jnp.float32(np.log(np.diag(factor))),
+    }
 
     def value(params, key):
-        return estimators.estimate(work.full, infer.elbo, "sticking", key, params, work.arrays, 4, jnp.float32(0)).surrogate
+        return estimators.estimate(
+            work.full, infer.elbo, "sticking", key, params, work.arrays, 4, jnp.float32(0)
+        ).surrogate
 
     found = jax.jit(jax.vmap(jax.grad(value), (None, 0)))(at, jax.random.split(jax.random.key(0), 100))
     assert all(float(abs(g).max()) < 2e-3 for g in jax.tree.leaves(found))  # of terms of the order of 30
@@ -192,7 +202,11 @@ def test_a_discrete_posterior_is_found():
     odds = np.log(0.3 / 0.7) + scipy.stats.norm.logpdf(Y, 1, np.sqrt(2)) - scipy.stats.norm.logpdf(Y, -1, np.sqrt(2))
     fit = infer.vi(model, program, {"y": Y}, init=0.0, steps=3000, progress=False)
     np.testing.assert_allclose(fit.params, odds, atol=0.03)
-    np.testing.assert_allclose(fit.log_weights(5), np.log(0.3 * scipy.stats.norm.pdf(Y, 1, np.sqrt(2)) + 0.7 * scipy.stats.norm.pdf(Y, -1, np.sqrt(2))), atol=0.05)
+    np.testing.assert_allclose(
+        fit.log_weights(5),
+        np.log(0.3 * scipy.stats.norm.pdf(Y, 1, np.sqrt(2)) + 0.7 * scipy.stats.norm.pdf(Y, -1, np.sqrt(2))),
+        atol=0.05,
+    )
 
 
 @pytest.mark.false_alarm(1e-8)
@@ -200,13 +214,17 @@ def test_a_mixture_as_guide_has_an_unbiased_gradient(seed):
     """Its draws are no differentiable function of its weights: the score function takes over."""
 
     def program(q):
-        yield Mixture(jnp.stack([q["share"], 1 - q["share"]]), Normal(jnp.stack([q["first"], jnp.float32(1.5)]), 0.7), name="x")
+        yield Mixture(
+            jnp.stack([q["share"], 1 - q["share"]]), Normal(jnp.stack([q["first"], jnp.float32(1.5)]), 0.7), name="x"
+        )
 
     def value(share, first):
         total = 0.0
         grid = np.linspace(-8, 9, 20001)
         density = share * scipy.stats.norm.pdf(grid, first, 0.7) + (1 - share) * scipy.stats.norm.pdf(grid, 1.5, 0.7)
-        total = np.trapezoid(density * (scipy.stats.norm.logpdf(grid) + scipy.stats.norm.logpdf(Y, grid) - np.log(density)), grid)
+        total = np.trapezoid(
+            density * (scipy.stats.norm.logpdf(grid) + scipy.stats.norm.logpdf(Y, grid) - np.log(density)), grid
+        )
         return total
 
     init = {"share": jnp.float32(0.4), "first": jnp.float32(-0.5)}
@@ -218,7 +236,11 @@ def test_a_mixture_as_guide_has_an_unbiased_gradient(seed):
 
 def test_families_say_whether_a_gradient_passes_through_their_draws():
     """Where one says so, the mean's derivative is that of its draws; truncation by bisection has derivative 0, so it may not."""
-    stopped = [VonMises(0.0, 1.0), Mixture(jnp.full(2, 0.5), Normal(jnp.zeros(2), 1.0)), ppl.Truncated(Normal(0.0, 1.0), low=0.0)]
+    stopped = [
+        VonMises(0.0, 1.0),
+        Mixture(jnp.full(2, 0.5), Normal(jnp.zeros(2), 1.0)),
+        ppl.Truncated(Normal(0.0, 1.0), low=0.0),
+    ]
     stopped += [ppl.Censored(Normal(0.0, 1.0), high=1.0), ppl.Transformed(VonMises(0.0, 1.0), ppl.Affine(0.0, 2.0))]
     assert not any(rv.pathwise for rv in stopped) and Normal(0.0, 1.0).pathwise
 
@@ -264,7 +286,9 @@ def test_the_forward_divergence_matches_moments():
     np.testing.assert_allclose(fit.params["mean"], 0.75, atol=0.02)
     np.testing.assert_allclose(jnp.exp(fit.params["log_sd"]), np.sqrt(0.5), atol=0.02)
     with pytest.raises(ppl.ModelError, match="forward_kl is for fixed draws"):
-        infer.vi(point, guide, {"y": Y}, init={"mean": 0.0, "log_sd": 0.0}, objective=infer.forward_kl, gradient="pathwise")
+        infer.vi(
+            point, guide, {"y": Y}, init={"mean": 0.0, "log_sd": 0.0}, objective=infer.forward_kl, gradient="pathwise"
+        )
 
 
 @pytest.mark.false_alarm(1e-8)
@@ -299,4 +323,6 @@ def test_refusals_of_estimators():
     with pytest.raises(ppl.ModelError, match="needs draws that are differentiable .* and 'k' is none"):
         infer.vi(model, program, init=jnp.zeros(2), gradient="doubly")
     with pytest.raises(ppl.ModelError, match="gradient='entropy' is for objective=infer.elbo"):
-        infer.vi(point, guide, {"y": Y}, init={"mean": 0.0, "log_sd": 0.0}, objective=infer.renyi(0.2), gradient="entropy")
+        infer.vi(
+            point, guide, {"y": Y}, init={"mean": 0.0, "log_sd": 0.0}, objective=infer.renyi(0.2), gradient="entropy"
+        )

@@ -50,7 +50,9 @@ def start(model, guide, data, init, **options):
 
 
 @pytest.mark.parametrize(
-    "model, program, data, times", [(point, guide, Y, 1), (point_in_a_loop, guide_in_a_loop, LOOP_DATA, 3)], ids=["flat", "loop"]
+    "model, program, data, times",
+    [(point, guide, Y, 1), (point_in_a_loop, guide_in_a_loop, LOOP_DATA, 3)],
+    ids=["flat", "loop"],
 )
 def test_each_draw_of_the_exact_guide_is_the_log_evidence(model, program, data, times):
     weights = start(model, program, data, EXACT).log_weights(100)
@@ -59,7 +61,9 @@ def test_each_draw_of_the_exact_guide_is_the_log_evidence(model, program, data, 
 
 @pytest.mark.false_alarm(2e-8)
 @pytest.mark.parametrize(
-    "model, program, data, times", [(point, guide, Y, 1), (point_in_a_loop, guide_in_a_loop, LOOP_DATA, 3)], ids=["flat", "loop"]
+    "model, program, data, times",
+    [(point, guide, Y, 1), (point_in_a_loop, guide_in_a_loop, LOOP_DATA, 3)],
+    ids=["flat", "loop"],
 )
 def test_the_elbo_of_the_prior_is_the_known_number(model, program, data, times):
     """The standard error is that of 20,000 draws."""
@@ -68,7 +72,14 @@ def test_the_elbo_of_the_prior_is_the_known_number(model, program, data, times):
 
 
 def test_a_guide_of_ones_own_finds_the_posterior():
-    fit = infer.vi(point, guide, Y, init={"mean": jnp.float32(-1.0), "log_sd": jnp.float32(0.5)}, gradient="sticking", progress=False)
+    fit = infer.vi(
+        point,
+        guide,
+        Y,
+        init={"mean": jnp.float32(-1.0), "log_sd": jnp.float32(0.5)},
+        gradient="sticking",
+        progress=False,
+    )
     np.testing.assert_allclose(fit.params["mean"], 0.75, atol=2e-3)
     np.testing.assert_allclose(jnp.exp(fit.params["log_sd"]), np.sqrt(0.5), rtol=4e-3)
     assert fit.trail.shape == (2000,) and fit.converged and fit.pareto_k < 0.7
@@ -203,7 +214,9 @@ def test_a_variable_too_many_is_named_at_its_line():
         yield Normal(q, 1.0, name="b")  # here
 
     text, line = refusal(adds)
-    assert text.startswith("'b' (Normal) is drawn by the guide, and `two` has no latent variable of that name (a, r, k)")
+    assert text.startswith(
+        "'b' (Normal) is drawn by the guide, and `two` has no latent variable of that name (a, r, k)"
+    )
     assert line.endswith("# here")
 
 
@@ -243,14 +256,18 @@ def test_continuous_for_discrete_is_named():
         yield Normal(q, 1.0, name="k")  # here
 
     text, line = refusal(smooth)
-    assert "'k' (Normal) is continuous in the guide, and 'k' (Bernoulli) is discrete in `two`" in text and line.endswith("# here")
+    assert (
+        "'k' (Normal) is continuous in the guide, and 'k' (Bernoulli) is discrete in `two`" in text
+        and line.endswith("# here")
+    )
 
 
 def test_wrong_names_in_the_map_are_named():
     assert "align has 'c', which is no variable of the guide (a, r, k)" in refusal(complete, align={"c": "a"})[0]
-    assert "align sends 'a' to 'aa', which is no latent variable of the model (a, r, k). Did you mean 'a'?" in refusal(
-        complete, align={"a": "aa"}
-    )[0]
+    assert (
+        "align sends 'a' to 'aa', which is no latent variable of the model (a, r, k). Did you mean 'a'?"
+        in refusal(complete, align={"a": "aa"})[0]
+    )
 
 
 def test_other_slips_are_named():
@@ -306,7 +323,9 @@ def test_a_fit_depends_on_the_seed_and_not_on_chunks(monkeypatch):
     from ppl.inference import vi as module
 
     def fit(seed):
-        return infer.vi(point, guide, Y, init=EXACT, gradient="pathwise", optimizer=0.01, steps=300, seed=seed, progress=False)
+        return infer.vi(
+            point, guide, Y, init=EXACT, gradient="pathwise", optimizer=0.01, steps=300, seed=seed, progress=False
+        )
 
     first = fit(5)
     monkeypatch.setattr(module, "CHUNK_SECONDS", 1e-9)
@@ -319,7 +338,9 @@ def test_going_on_is_as_if_it_had_never_stopped():
     optimizer = optax.adam(0.01)
 
     def fit(init, steps):
-        return infer.vi(point, guide, Y, init=init, gradient="pathwise", optimizer=optimizer, steps=steps, progress=False)
+        return infer.vi(
+            point, guide, Y, init=init, gradient="pathwise", optimizer=optimizer, steps=steps, progress=False
+        )
 
     half = fit(EXACT, 120)
     whole, resumed = fit(EXACT, 250), fit(half, 130)
@@ -329,7 +350,12 @@ def test_going_on_is_as_if_it_had_never_stopped():
 
 @pytest.mark.parametrize(
     "optimizer",
-    [optax.sgd(0.01), 0.01, optax.cosine_decay_schedule(0.05, 500), optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(0.01))],
+    [
+        optax.sgd(0.01),
+        0.01,
+        optax.cosine_decay_schedule(0.05, 500),
+        optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(0.01)),
+    ],
     ids=["sgd", "number", "schedule", "chain"],
 )
 def test_any_optimizer_is_taken(optimizer):
@@ -356,7 +382,11 @@ def test_one_line_of_progress(capsys, monkeypatch):
 
     infer.vi(point, fresh, Y, init=EXACT, steps=50)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith("ppl: compiling") and lines[-1].startswith("ppl: 50 steps in") and "objective -1.8" in lines[-1]
+    assert (
+        lines[0].startswith("ppl: compiling")
+        and lines[-1].startswith("ppl: 50 steps in")
+        and "objective -1.8" in lines[-1]
+    )
 
 
 def test_interrupting_keeps_the_steps_so_far(monkeypatch):
