@@ -1,10 +1,12 @@
 """The result of a variational fit: parameters, the way to them, draws, and how far they can be trusted."""
 
+import contextlib
 import dataclasses
 import functools
 import types
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -18,6 +20,7 @@ from ppl.version import versions
 
 GOOD_K = 0.7  # k-hat above which importance weights are no use
 DIAGNOSTIC_DRAWS = 2000
+BATCH_BYTES = 2**28  # of data that are read at once
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -44,6 +47,7 @@ class Fit:
       skipped: steps whose gradient was not finite.
       smoothed: whether draws of the posterior are resampled by smoothed importance weights.
       identity: what the optimizer's state belongs to; a fit goes on with it only where this is equal.
+      placement: where data and parameters lie, if they lie on a mesh.
     """
 
     params: Any
@@ -58,6 +62,7 @@ class Fit:
     skipped: int = 0
     smoothed: bool = False
     identity: Any = None
+    placement: Any = None
 
     def posterior(self, draws: int = 1000, *, seed: Any = 0, chains: int = 1) -> Posterior:
         """Draw from the fitted guide: a `Posterior` like that of a sampler, derived variables included.
@@ -127,7 +132,11 @@ class Fit:
         compiled = self.problem.model.structure.compiled
         arrays = {**self.problem.arrays, "params": self.trained}
         bound = types.SimpleNamespace(structure=types.SimpleNamespace(compiled=compiled), arrays=arrays)
-        return _over_draws(bound, ("fit", *name, *self.problem.key()), one, {}, (1, count), seed, None)
+        size = sum(x.nbytes for x in jax.tree.leaves(arrays) if hasattr(x, "nbytes"))
+        batch = int(np.clip(BATCH_BYTES // max(size, 1), 1, count))
+        layout = None if self.placement is None else self.placement.key
+        with contextlib.nullcontext() if self.placement is None else self.placement.mesh_set():
+            return _over_draws(bound, ("fit", *name, *self.problem.key(), layout), one, {}, (1, count), seed, batch)
 
     @functools.cached_property
     def pareto_k(self) -> float | None:

@@ -25,7 +25,7 @@ from ppl.errors import DataError, ModelError, listed, suggest
 from ppl.inference.objectives import elbo
 from ppl.inference.parameters import apart
 from ppl.inference.variational import Problem
-from ppl.tracing.handlers import reweight
+from ppl.tracing.handle import handler
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,15 +105,25 @@ def split(full, model, spec, data, params, align, batch, objective, placement):
         )
     if size > 1:
         _independent(problem, local, params, size, batch)
-    weights = {w: dict.fromkeys(names, total / size) for w, names in local.items() if names}
-    if "model" in weights:
-        model = reweight(model, weights["model"])
-    if "guide" in weights:
-        spec = dataclasses.replace(spec, program=reweight(spec.program, weights["guide"]))
+    if local["model"]:
+        model = _weighted(model, local["model"], total / size)
+    if local["guide"]:
+        spec = dataclasses.replace(spec, program=_weighted(spec.program, local["guide"], total / size))
     problem = _at(model, spec, data, params, align, batch, size)
     keys = tuple((w, _keys(getattr(problem, w), batch)) for w in ("model", "guide"))
     parts, layout = _parts(batch, placement, total, size)
     return problem, Rows(total, size, keys, parts, layout)
+
+
+def _weighted(program, names, weight):
+    """Return a program whose named variables have their densities multiplied; equal for equal arguments."""
+
+    def respond(rv):
+        if rv.name in names:
+            rv = rv.replace(weight=weight * rv.weight)
+        return (yield rv)
+
+    return handler(program, respond, names=names)
 
 
 def _sizes(batch, data):

@@ -26,7 +26,7 @@ def smooth(log_weights):
         if not np.isfinite(x).any() or np.isposinf(x).any():
             return np.full(count, -np.log(max(count, 1))), np.inf
     x -= x.max()
-    tail = int(np.ceil(min(0.2 * count, 3 * np.sqrt(count))))
+    tail = int(min(0.2 * count, 3 * np.sqrt(count)))
     k = np.inf
     if tail >= 5:
         order = np.argsort(x, kind="stable")

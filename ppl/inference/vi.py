@@ -122,6 +122,7 @@ def vi(
         interrupted=interrupted,
         skipped=skipped,
         identity=work.identity,
+        placement=work.placement,
     )
     if work.full.spec.finish is not None:
         fit = work.full.spec.finish(fit)
@@ -210,11 +211,13 @@ def prepare(model, guide, data, init, objective, gradient, optimizer, samples, a
     model = placement.model(model)
     data = placement.data(dict(data or {}))
     with placement.mesh_set():
-        spec = _guide(model, guide, data, init, placement)
+        before = init if isinstance(init, Fit) and init.identity is not None and init.identity[0] == guide else None
+        spec = _guide(
+            model, guide, data, init if before is None or not isinstance(guide, Automatic) else None, placement
+        )
         if hasattr(objective, "surrogate"):
             spec = dataclasses.replace(spec, implicit=True)
         identity = (guide, getattr(optimizer, "update", optimizer))
-        before = init if isinstance(init, Fit) and init.identity is not None and init.identity[0] == guide else None
         if before is not None:
             spec = dataclasses.replace(spec, init=before.params)
         params = placement.params(spec.init)
@@ -287,7 +290,7 @@ def _run(work, key, count, line):
         programs[work.key] = Compiled(jax.jit(steps.make_run(work.step), compiler_options=options))
     run, state, fresh = programs[work.key].run, work.state, not programs[work.key].used
     trail, skipped, interrupted, compile_seconds = [], 0, False, 0.0
-    done, chunk, total = 0, 8, np.int32(max(count, 1))
+    done, chunk, total = 0, 8, np.int32(max(int(state.count) + count, 1))
     try:
         if fresh and count:
             line.compiling(cache.seconds_last_time(title))
