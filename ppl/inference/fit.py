@@ -1,6 +1,5 @@
 """The result of a variational fit: parameters, the way to them, draws, and how far they can be trusted."""
 
-import contextlib
 import dataclasses
 import functools
 import types
@@ -135,8 +134,7 @@ class Fit:
         size = sum(x.nbytes for x in jax.tree.leaves(arrays) if hasattr(x, "nbytes"))
         batch = int(np.clip(BATCH_BYTES // max(size, 1), 1, count))
         layout = None if self.placement is None else self.placement.key
-        with contextlib.nullcontext() if self.placement is None else self.placement.mesh_set():
-            return _over_draws(bound, ("fit", *name, *self.problem.key(), layout), one, {}, (1, count), seed, batch)
+        return _over_draws(bound, ("fit", *name, *self.problem.key(), layout), one, {}, (1, count), seed, batch)
 
     @functools.cached_property
     def pareto_k(self) -> float | None:

@@ -84,17 +84,34 @@ def _laid(x, spec):
     return x if spec is None else jax.lax.with_sharding_constraint(x, spec)
 
 
-def split(full, model, spec, data, params, align, batch, objective, placement):
+@dataclasses.dataclass(frozen=True)
+class Plain:
+    """What `Problem.of` takes: a model, a guide, data, parameters and a map of names."""
+
+    model: Any
+    spec: Any
+    data: dict
+    params: Any
+    align: Any
+
+    def at(self, batch, size):
+        """Return the problem bound to the first `size` rows."""
+        rows = slice(0, size)
+        part = {n: jax.tree.map(lambda x: np.asarray(x)[rows], v) if n in batch else v for n, v in self.data.items()}
+        return Problem.of(self.model, self.spec, part, self.params, self.align)
+
+
+def split(full, plain, model, spec, batch, objective, placement):
     """Return `(problem, rows)`: the problem bound to one batch, reweighted, and the function that draws batches."""
-    size, total = _sizes(batch, data)
+    size, total = sizes(batch, plain.data)
     if objective is not elbo and not hasattr(objective, "surrogate"):
         raise ModelError(
             f"batch= needs an objective that is linear in the log densities, and {getattr(objective, '__name__', objective)!r} is "
             "none: its gradient from a part of the rows would be biased. Use objective=infer.elbo"
         )
-    _all_rows_named(batch, data, total)
+    _all_rows_named(batch, plain.data, total)
     other = size + 1 if size < total else size - 1
-    problem, second = (_at(model, spec, data, params, align, batch, n) for n in (size, other))
+    problem, second = (plain.at(batch, n) for n in (size, other))
     local = {w: _local(getattr(problem, w), getattr(second, w), w) for w in ("model", "guide")}
     rows = [n for n in local["model"] if n in full.model.structure.latents]
     if spec.free and rows:
@@ -104,12 +121,12 @@ def split(full, model, spec, data, params, align, batch, objective, placement):
             "data={..., 'rows': jnp.arange(N)}"
         )
     if size > 1:
-        _independent(problem, local, params, size, batch)
+        _independent(problem, local, plain.params, size, batch)
     if local["model"]:
         model = _weighted(model, local["model"], total / size)
     if local["guide"]:
         spec = dataclasses.replace(spec, program=_weighted(spec.program, local["guide"], total / size))
-    problem = _at(model, spec, data, params, align, batch, size)
+    problem = dataclasses.replace(plain, model=model, spec=spec).at(batch, size)
     keys = tuple((w, _keys(getattr(problem, w), batch)) for w in ("model", "guide"))
     parts, layout = _parts(batch, placement, total, size)
     return problem, Rows(total, size, keys, parts, layout)
@@ -126,7 +143,7 @@ def _weighted(program, names, weight):
     return handler(program, respond, names=names)
 
 
-def _sizes(batch, data):
+def sizes(batch, data):
     """Return the batch size and the number of rows."""
     for name in batch:
         if name not in data:
@@ -166,13 +183,6 @@ def _all_rows_named(batch, data, total):
                 f"data[{name!r}] has {total} rows as the entries of batch have, and is not among them: add {name!r} to batch, or "
                 "give it another shape if its axis is no axis of rows"
             )
-
-
-def _at(model, spec, data, params, align, batch, size):
-    """Return the problem bound to the first `size` rows."""
-    rows = np.arange(size)
-    part = {n: jax.tree.map(lambda x: np.asarray(x)[rows], v) if n in batch else v for n, v in data.items()}
-    return Problem.of(model, spec, part, params, align)
 
 
 def _local(first, second, which):
@@ -248,6 +258,11 @@ def _independent(problem, local, params, size, batch):
         for which, found in before.items():
             for name, term in found.items():
                 is_local = name in local[which]
+                if is_local and np.shape(term)[:1] != (size,):
+                    raise ModelError(
+                        f"{name!r} in the {which} has one density for all rows, not one for each: batch= is for independent rows; "
+                        "leave it out here"
+                    )
                 if is_local and whose == "others" and not _same(term[kept], after[which][name][kept]):
                     raise ModelError(
                         f"{name!r} in the {which} has terms that depend on other rows than their own, so a part of the rows would "

@@ -102,19 +102,18 @@ class density_ratio:
         E_q[log p(x | z)] + E_q[log p(z) / q(z)],        the second term read off the discriminator d(z)
 
     The discriminator is trained, in the same steps, to tell draws of the guide from draws of the prior by logistic
-    regression; at its optimum d(z) = log p(z) - log q(z). A guide for it yields noise of its own and derives the latent
+    regression; at its optimum d(z) = log p(z) - log q(z). It has to keep up with the guide: give its parameters a higher
+    learning rate, by `optax.multi_transform`. A guide for it yields noise of its own and derives the latent
     variables from it, by `Deterministic`.
 
     Args:
       discriminator: a function `d(q, values)` of the parameters and of a dict of the latent variables' values (one draw) that
         returns a number.
-      guide_rate: how much the guide's gradient is scaled beside that of the discriminator.
 
     References: Tran, Ranganath, Blei (2017), arXiv 1702.08896; Mescheder, Nowozin, Geiger (2017), arXiv 1701.04722.
     """
 
     discriminator: Callable[..., Any]
-    guide_rate: float = 1.0
 
     def surrogate(self, problem, key, params, whole, arrays, samples):
         """Return `(what to differentiate, the estimated bound, log weights)`.
@@ -146,4 +145,4 @@ class density_ratio:
 
         bounds, told = jax.vmap(one)(jax.random.split(guide_key, samples), jax.random.split(prior_key, samples))
         bound = jnp.mean(bounds)
-        return self.guide_rate * bound + jnp.mean(told), bound, bounds
+        return bound + jnp.mean(told), bound, bounds

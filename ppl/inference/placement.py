@@ -7,7 +7,6 @@ A name is an entry of data, a variable of the model or the guide, or the path of
 `Auto` axes, where the compiler lays out everything that is not said.
 """
 
-import contextlib
 import dataclasses
 from typing import Any
 
@@ -61,13 +60,9 @@ class Placement:
         """What compiled programs depend on."""
         return None if self.mesh is None else (self.mesh, self.specs)
 
-    def mesh_set(self):
-        """Return a context in which the mesh is set."""
-        return jax.set_mesh(self.mesh) if self.active else contextlib.nullcontext()
-
     def model(self, model):
         """Return a model or guide whose variables are laid out."""
-        specs = self.specs
+        specs = tuple((name, NamedSharding(self.mesh, spec)) for name, spec in self.specs)
         if not specs:
             return model
 
@@ -108,17 +103,18 @@ class Placement:
 
     def _put(self, leaf, spec, label):
         leaf = leaf if hasattr(leaf, "ndim") else np.asarray(leaf, np.dtype(jax.dtypes.canonicalize_dtype(float)))
-        with self.mesh_set():
-            jax.eval_shape(lambda x: place(x, spec, label), jax.ShapeDtypeStruct(leaf.shape, leaf.dtype))  # or refuse
-        return jax.device_put(leaf, NamedSharding(self.mesh, spec))
+        sharding = NamedSharding(self.mesh, spec)
+        jax.eval_shape(lambda x: place(x, sharding, label), jax.ShapeDtypeStruct(leaf.shape, leaf.dtype))  # or refuse
+        return jax.device_put(leaf, sharding)
 
     def arrays(self, arrays):
         """Return arrays all of which lie on the mesh: those that are elsewhere go to all devices."""
         everywhere = NamedSharding(self.mesh, PartitionSpec())
 
         def one(x):
-            here = isinstance(x, jax.Array) and isinstance(x.sharding, NamedSharding)
-            return x if here and x.sharding.mesh.shape == self.mesh.shape else jax.device_put(x, everywhere)
+            if not isinstance(x, jax.Array) or not isinstance(x.sharding, NamedSharding):
+                return jax.device_put(x, everywhere)
+            return x if x.sharding.mesh == self.mesh else jax.device_put(x, NamedSharding(self.mesh, x.sharding.spec))
 
         return jax.tree.map(one, arrays)
 

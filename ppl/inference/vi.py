@@ -171,8 +171,7 @@ def vi_step(
 
     def step(state: Any, key: Any) -> tuple[Any, Any]:
         """Make one step. Returns `(state, info)`."""
-        with work.placement.mesh_set():
-            return work.step(state, as_key(key), work.arrays, total)
+        return work.step(state, as_key(key), work.arrays, total)
 
     return work.state, step
 
@@ -208,38 +207,40 @@ def prepare(model, guide, data, init, objective, gradient, optimizer, samples, a
     """Align, check and place everything. Returns a `Work`."""
     whole_number("samples", samples, 1)
     placement = Placement.of(mesh, sharding)
-    model = placement.model(model)
     data = placement.data(dict(data or {}))
-    with placement.mesh_set():
-        before = init if isinstance(init, Fit) and init.identity is not None and init.identity[0] == guide else None
-        spec = _guide(
-            model, guide, data, init if before is None or not isinstance(guide, Automatic) else None, placement
-        )
-        if hasattr(objective, "surrogate"):
-            spec = dataclasses.replace(spec, implicit=True)
-        identity = (guide, getattr(optimizer, "update", optimizer))
-        if before is not None:
-            spec = dataclasses.replace(spec, init=before.params)
-        params = placement.params(spec.init)
-        full = Problem.of(model, spec, data, params, align)
-        placement.check(full, data, params)
-        problem, rows, arrays = full, None, full.arrays
-        if batch:
-            problem, rows = minibatch.split(full, model, spec, data, params, align, batch, objective, placement)
-        gradient = "implicit" if hasattr(objective, "surrogate") else estimators.choose(gradient, objective, problem)
-        trained, rest = apart(params)
-        optimizer = steps.optimizer_of(optimizer)
-        state = steps.first_state(trained, optimizer)
-        if before is not None and before.identity[1] == identity[1] and before.state is not None:
-            state = before.state
-        whole = functools.partial(_whole, rest)
-        step = steps.make_step(problem, whole, objective, gradient, optimizer, int(samples), rows)
-        step = placement.keeping(step, trained)
-        if placement.active:
-            arrays = placement.arrays(arrays)
-        else:
-            arrays = jax.device_put(arrays)
+    if batch:
+        minibatch.sizes(batch, data)
+    before = init if isinstance(init, Fit) and init.identity is not None and init.identity[0] == guide else None
+    spec = _guide(model, guide, data, None if before is not None and isinstance(guide, Automatic) else init)
+    if hasattr(objective, "surrogate"):
+        spec = dataclasses.replace(spec, implicit=True)
+    identity = (guide, getattr(optimizer, "update", optimizer))
+    if before is not None:
+        spec = dataclasses.replace(spec, init=before.params)
+    params = placement.params(spec.init)
+    plain = minibatch.Plain(model, spec, data, params, align)
+    model = placement.model(model)
+    if not spec.free:
+        spec = dataclasses.replace(spec, program=placement.model(spec.program))
+    full = Problem.of(model, spec, data, params, align)
+    placement.check(full, data, params)
+    problem, rows = full, None
+    if batch:
+        problem, rows = minibatch.split(full, plain, model, spec, batch, objective, placement)
+    gradient = "implicit" if hasattr(objective, "surrogate") else estimators.choose(gradient, objective, problem)
+    trained, rest = apart(params)
+    optimizer = steps.optimizer_of(optimizer)
+    state = steps.first_state(trained, optimizer)
+    if before is not None and before.identity[1] == identity[1] and before.state is not None:
+        state = before.state
+    whole = functools.partial(_whole, rest)
+    step = steps.make_step(problem, whole, objective, gradient, optimizer, int(samples), rows)
+    step = placement.keeping(step, trained)
+    arrays = placement.arrays(full.arrays) if placement.active else jax.device_put(full.arrays)
     batch_key = None if rows is None else rows.key
+    batch_key = (
+        (batch_key, object()) if gradient == "implicit" else batch_key
+    )  # it holds parameters that are not trained
     key = ("vi", *problem.key(), objective, gradient, optimizer, int(samples), batch_key, placement.key)
     title = guide.name if isinstance(guide, Automatic) else model_name(guide)
     return Work(
@@ -252,7 +253,7 @@ def _whole(rest, trained):
     return together(trained, rest)
 
 
-def _guide(model, guide, data, init, placement):
+def _guide(model, guide, data, init):
     """Return the `Guide` of what the user gave."""
     if isinstance(guide, Automatic):
         return _automatic(guide, Target(bind(model, data), init))
@@ -268,7 +269,7 @@ def _guide(model, guide, data, init, placement):
             "{'mean': jnp.zeros(3), 'log_sd': jnp.zeros(3)}"
         )
     init = init.params if isinstance(init, Fit) else init
-    return Guide(placement.model(guide), init)
+    return Guide(guide, init)
 
 
 def _automatic(guide, target):
@@ -294,7 +295,7 @@ def _run(work, key, count, line):
     try:
         if fresh and count:
             line.compiling(cache.seconds_last_time(title))
-        with cache.healing(), work.placement.mesh_set():
+        with cache.healing():
             while done < count:
                 began = time.perf_counter()
                 n = min(chunk, count - done, steps.LENGTH)

@@ -164,7 +164,7 @@ def test_models_whose_rows_are_not_independent_are_refused():
         yield Normal(a * jnp.matmul(X, X.T), 1.0, name="y")
 
     both, data = {"X": 6, "y": 6}, {"X": X, "y": OUT}
-    assert "depends on the rows of batch" in refusal(process, data, both)
+    assert "'y' in the model has one density for all rows" in refusal(process, data, both)
     assert "'t' in the model depends on the rows of batch" in refusal(sums, {"X": X, "t": 0.0}, {"X": 6})
     assert "'t' in the model depends on the rows" in refusal(of_codes, {**data, "t": 0.0}, both, codes, 0.0)
     assert "'y' in the model has terms that depend on other rows than their own" in refusal(centered, data, both)

@@ -290,7 +290,7 @@ def test_an_objective_that_is_not_finite_names_the_variable():
     def negative(q):
         yield Normal(q, 0.1, name="r")
 
-    with pytest.raises(ppl.StartError, match="not finite at the first parameters.*'r'"):
+    with pytest.raises(ppl.StartError, match="not finite at the first parameters.*'y' .Normal., whose scale is -3"):
         infer.vi(model, negative, Y, init=-3.0, steps=10, progress=False)
 
 
