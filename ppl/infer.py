@@ -12,6 +12,7 @@ from ppl.inference.flow_guides import flow as flow
 from ppl.inference.guides import full_rank as full_rank
 from ppl.inference.guides import laplace as laplace
 from ppl.inference.guides import low_rank as low_rank
+from ppl.inference.guides import map as map
 from ppl.inference.guides import mean_field as mean_field
 from ppl.inference.guides import structured as structured
 from ppl.inference.neutra import neutra as neutra

@@ -33,6 +33,7 @@ from ppl.inference.variational import Automatic, Guide, Problem, Target
 from ppl.tracing.handle import model_name
 
 FIRST_SCALE = 0.1  # standard deviation of a guide's variables before the first step
+RATE = 0.1  # learning rate at first: distances on free space are of the order of one
 START_DRAWS = 1000  # of another fit, from whose moments a guide starts
 
 
@@ -123,7 +124,7 @@ def _mean_field(target: Target) -> Guide:
         for name in layout.shapes:
             yield Normal(q[name]["loc"], jnp.exp(q[name]["log_scale"]), name=name)
 
-    return Guide(mean_field, init, free=True, gradient="sticking")
+    return Guide(mean_field, init, free=True, gradient="sticking", rate=RATE)
 
 
 def _full_rank(target: Target) -> Guide:
@@ -137,7 +138,7 @@ def _full_rank(target: Target) -> Guide:
         vector = yield MultivariateNormal(q["loc"], scale_tril=_triangle(q), name=joint)
         yield from _pieces(layout, vector)
 
-    return Guide(full_rank, init, free=True, auxiliary=(joint,), gradient="sticking")
+    return Guide(full_rank, init, free=True, auxiliary=(joint,), gradient="sticking", rate=RATE)
 
 
 def _low_rank(target: Target, rank: int | None = None) -> Guide:
@@ -165,7 +166,7 @@ def _low_rank(target: Target, rank: int | None = None) -> Guide:
         vector = yield LowRankNormal(q["loc"], jnp.exp(q["log_scale"]), q["factor"], name=joint)
         yield from _pieces(layout, vector)
 
-    return Guide(low_rank, init, free=True, auxiliary=(joint,), gradient="sticking")
+    return Guide(low_rank, init, free=True, auxiliary=(joint,), gradient="sticking", rate=RATE)
 
 
 def _structured(target: Target, groups: Sequence[Sequence[str]] | None = None) -> Guide:
@@ -203,7 +204,7 @@ def _structured(target: Target, groups: Sequence[Sequence[str]] | None = None) -
             vector = yield MultivariateNormal(q[title]["loc"], scale_tril=_triangle(q[title]), name=title)
             yield from _pieces(part, vector)
 
-    return Guide(structured, init, free=True, auxiliary=tuple(t for t, _ in blocks), gradient="sticking")
+    return Guide(structured, init, free=True, auxiliary=tuple(t for t, _ in blocks), gradient="sticking", rate=RATE)
 
 
 def _point(target, volume):
@@ -215,7 +216,7 @@ def _point(target, volume):
         for name in layout.shapes:
             yield Deterministic(q[name], name=name)
 
-    return Guide(point, init, free=True, volume=volume, gradient="pathwise")
+    return Guide(point, init, free=True, volume=volume, gradient="pathwise", rate=RATE)
 
 
 def _map(target: Target) -> Guide:
@@ -280,4 +281,4 @@ full_rank = Automatic("full_rank", _full_rank)
 low_rank = Automatic("low_rank", _low_rank)
 structured = Automatic("structured", _structured)
 laplace = Automatic("laplace", _laplace)
-maximum = Automatic("map", _map)
+map = Automatic("map", _map)

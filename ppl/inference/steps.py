@@ -17,7 +17,7 @@ from ppl.errors import ModelError
 from ppl.inference.estimators import Estimate, estimate
 
 LENGTH = 512  # of the record of one chunk
-PEAK, LAST = 0.1, 0.001  # the default learning rate falls from the first to the second, evenly in its logarithm
+FALL = 0.01  # the default learning rate falls to this part of the first one, evenly in its logarithm
 
 
 class State(NamedTuple):
@@ -53,7 +53,7 @@ class Info(NamedTuple):
 
 
 class Falling(NamedTuple):
-    """The default optimizer: Adam whose rate falls from `PEAK` to `LAST` over all steps of a fit."""
+    """The default optimizer: Adam whose rate falls a hundredfold over all steps of a fit."""
 
     init: Any
     update: Any
@@ -66,8 +66,8 @@ def _adam(rate):
     return optax.adam(rate)
 
 
-@functools.lru_cache(maxsize=1)
-def _falling():
+@functools.lru_cache(maxsize=64)
+def _falling(first):
     import optax
 
     adam = optax.scale_by_adam(b1=0.9, b2=0.99)
@@ -75,16 +75,16 @@ def _falling():
     def update(gradients, state, params, count, total):
         updates, state = adam.update(gradients, state, params)
         share = count.astype(jnp.float32) / jnp.maximum(total, 1).astype(jnp.float32)
-        rate = PEAK * jnp.exp(share * jnp.log(jnp.float32(LAST / PEAK)))
+        rate = first * jnp.exp(share * jnp.log(jnp.float32(FALL)))
         return jax.tree.map(lambda u: -rate.astype(u.dtype) * u, updates), state
 
     return Falling(adam.init, update)
 
 
-def optimizer_of(optimizer):
+def optimizer_of(optimizer, first=0.02):
     """Return what has `init` and `update`: an optax optimizer as it is, Adam for a learning rate or a schedule of it."""
     if optimizer is None:
-        return _falling()
+        return _falling(first)
     if hasattr(optimizer, "init") and hasattr(optimizer, "update"):
         return optimizer
     if callable(optimizer) or (

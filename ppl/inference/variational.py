@@ -62,6 +62,7 @@ class Guide:
       auxiliary: names that it yields beside the latent variables.
       volume: whether log p includes the volume terms of the maps from free space; a point estimate leaves them out.
       gradient: the estimator that suits it best.
+      rate: the first learning rate of the default optimizer.
       implicit: whether it may have latent variables beside those of the model: then it has no density of the latter.
       finish: None, or a function of `(problem, parameters)` that returns another guide and parameters after the last step.
     """
@@ -72,6 +73,7 @@ class Guide:
     auxiliary: tuple = ()
     volume: bool = True
     gradient: str | None = None
+    rate: float = 0.02
     implicit: bool = False
     finish: Any = None
 
