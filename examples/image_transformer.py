@@ -59,7 +59,7 @@ def logits(q, images):
     """Return logits of each pixel's level given the pixels before it, [row, pixel, level]."""
     rows = images.shape[0]
     shifted = jnp.concatenate([jnp.full((rows, 1), KINDS, images.dtype), images[:, :-1]], 1)
-    x = q["level"][shifted]
+    x = jnp.asarray(q["level"])[shifted]
     x = x + jnp.broadcast_to(q["place"], x.shape)
     for p in q["blocks"]:
         x = x + attention(p, x, q["heads"])

@@ -25,7 +25,16 @@ def coin_guide(q):
 
 def beta_bernoulli(steps=1500):
     """Fit the guide; returns its two parameters, which should be 9 and 3."""
-    fit = infer.vi(coin, coin_guide, FLIPS, init={"heads": 0.0, "tails": 0.0}, steps=steps, progress=False)
+    fit = infer.vi(
+        coin,
+        coin_guide,
+        FLIPS,
+        init={"heads": 0.0, "tails": 0.0},
+        gradient="sticking",
+        optimizer=0.05,
+        steps=steps,
+        progress=False,
+    )
     return jax.tree.map(lambda x: float(jnp.exp(x)), fit.params)
 
 

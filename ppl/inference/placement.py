@@ -104,7 +104,8 @@ class Placement:
     def _put(self, leaf, spec, label):
         leaf = leaf if hasattr(leaf, "ndim") else np.asarray(leaf, np.dtype(jax.dtypes.canonicalize_dtype(float)))
         sharding = NamedSharding(self.mesh, spec)
-        jax.eval_shape(lambda x: place(x, sharding, label), jax.ShapeDtypeStruct(leaf.shape, leaf.dtype))  # or refuse
+        like = jax.ShapeDtypeStruct(leaf.shape, jax.dtypes.canonicalize_dtype(leaf.dtype))
+        jax.eval_shape(lambda x: place(x, sharding, label), like)  # or refuse
         return jax.device_put(leaf, sharding)
 
     def arrays(self, arrays):

@@ -313,7 +313,7 @@ def test_a_fit_starts_samplers_and_guides():
 @pytest.mark.parametrize("guide", [infer.full_rank, infer.flow(layers=2, hidden=8)], ids=["full_rank", "flow"])
 def test_neutra_samples_the_same_posterior(guide):
     """Means within 0.25 sd: eight standard errors of 1000 effective draws."""
-    fit = infer.vi(line, guide, LINE, steps=800, progress=False)
+    fit = infer.vi(line, guide, LINE, progress=False)
     posterior = infer.nuts(infer.neutra(line, fit), LINE, chains=2, draws=1000, warmup=200, progress=False)
     for name, mean, sd in zip("ab", LINE_MEAN, LINE_SD, strict=True):
         assert posterior[name].shape == (2, 1000)
