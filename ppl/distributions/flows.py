@@ -11,8 +11,8 @@ Papamakarios, Pavlakou, Murray (2017), arXiv 1705.07057 (masked autoregressive);
 """
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ import numpy as np
 from ppl.distributions import splines
 from ppl.errors import ModelError
 
+Kind = TypeVar("Kind")
 BOUND, LARGEST = 5.0, 3.0  # of a spline's interval; of the logarithm of an affine map's scale
 
 
@@ -42,7 +43,8 @@ class Flow:
         raise NotImplementedError
 
 
-def _pytree(*fixed):
+@dataclass_transform(frozen_default=True, eq_default=False)
+def _pytree(*fixed: str) -> Callable[[type[Kind]], type[Kind]]:
     """Register a class as a pytree whose fields are data, but for those named."""
 
     def register(cls):

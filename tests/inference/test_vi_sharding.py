@@ -70,9 +70,21 @@ def compiled_text(model, guide, sharding, **options):
     return run.lower(work.state, jax.random.key(0), work.arrays, np.int32(1), np.int32(1)).compile().as_text()
 
 
-def test_one_sum_over_devices_a_step_and_no_gathering():
-    text = compiled_text(regression, infer.mean_field, {"X": P("rows"), "y": P("rows")})
-    assert len(re.findall(r"= \S+ all-reduce(?:-start)?\(", text)) <= 2, "value and gradient"
+def hierarchy(X):
+    """Three global variables of different shapes."""
+    a = yield Normal(0.0, 1.0, name="a")
+    s = yield ppl.HalfNormal(1.0, name="s")
+    w = yield Normal(0.0, 1.0, shape=(3,), name="w")
+    yield Normal(a + jnp.matmul(X, w), s, name="y")
+
+
+@pytest.mark.parametrize(
+    "model, sharding", [*CASES.values(), (hierarchy, CASES["global"][1])], ids=["global", "local", "several"]
+)
+def test_one_sum_over_devices_a_step_and_no_gathering(model, sharding):
+    """The bound and the gradients of all shared parameters are summed over devices together, in one call."""
+    text = compiled_text(model, infer.mean_field, sharding)
+    assert len(re.findall(r" all-reduce(?:-start)?\(", text)) == 1
     assert not re.search(r"all-gather|all-to-all|collective-permute", text)
 
 
@@ -98,6 +110,7 @@ def test_rows_are_drawn_on_each_device_from_its_own():
     )
     run = jax.jit(steps.make_run(work.step))
     text = run.lower(work.state, jax.random.key(0), work.arrays, np.int32(1), np.int32(1)).compile().as_text()
+    assert len(re.findall(r" all-reduce(?:-start)?\(", text)) == 1
     assert not re.search(r"all-gather|all-to-all|collective-permute", text)
 
 
