@@ -5,7 +5,7 @@ With draws z_k of the guide q and an objective F(log p(x, z_k), log q(z_k)) of a
 | `gradient=` | what it does |
 |---|---|
 | "pathwise" | the gradient goes through the draws; where it cannot (discrete variables), "score" |
-| "sticking" | "pathwise" without the term E[grad log q(z)] = 0: no variance where q is the posterior |
+| "sticking" | "pathwise" without the term E[grad log q(z)] = 0: no variance where q is the posterior, more far from it |
 | "doubly" | what "sticking" becomes for objectives that are not linear in log w: that term is reparameterized |
 | "entropy" | "pathwise" with closed-form entropies of the guide's variables where their families know them |
 | "score" | for all variables:  (F - b_k) grad log q(z_k), with b_k = F where the mean of the others stands for draw k |

@@ -33,6 +33,8 @@ from ppl.inference.variational import Automatic, Guide, Problem, Target
 from ppl.tracing.handle import model_name
 
 FIRST_SCALE = 0.1  # standard deviation of a guide's variables before the first step
+# "sticking" is without variance at the posterior and has a large one far from it, where a fit begins: full-rank fits of eight
+# schools were 0.4 sd off after 2000 steps of it, and 0.1 with "pathwise".
 RATE = 0.1  # learning rate at first: distances on free space are of the order of one
 START_DRAWS = 1000  # of another fit, from whose moments a guide starts
 
@@ -124,7 +126,7 @@ def _mean_field(target: Target) -> Guide:
         for name in layout.shapes:
             yield Normal(q[name]["loc"], jnp.exp(q[name]["log_scale"]), name=name)
 
-    return Guide(mean_field, init, free=True, gradient="sticking", rate=RATE)
+    return Guide(mean_field, init, free=True, gradient="pathwise", rate=RATE)
 
 
 def _full_rank(target: Target) -> Guide:
@@ -138,7 +140,7 @@ def _full_rank(target: Target) -> Guide:
         vector = yield MultivariateNormal(q["loc"], scale_tril=_triangle(q), name=joint)
         yield from _pieces(layout, vector)
 
-    return Guide(full_rank, init, free=True, auxiliary=(joint,), gradient="sticking", rate=RATE)
+    return Guide(full_rank, init, free=True, auxiliary=(joint,), gradient="pathwise", rate=RATE)
 
 
 def _low_rank(target: Target, rank: int | None = None) -> Guide:
@@ -166,7 +168,7 @@ def _low_rank(target: Target, rank: int | None = None) -> Guide:
         vector = yield LowRankNormal(q["loc"], jnp.exp(q["log_scale"]), q["factor"], name=joint)
         yield from _pieces(layout, vector)
 
-    return Guide(low_rank, init, free=True, auxiliary=(joint,), gradient="sticking", rate=RATE)
+    return Guide(low_rank, init, free=True, auxiliary=(joint,), gradient="pathwise", rate=RATE)
 
 
 def _structured(target: Target, groups: Sequence[Sequence[str]] | None = None) -> Guide:
@@ -204,7 +206,7 @@ def _structured(target: Target, groups: Sequence[Sequence[str]] | None = None) -
             vector = yield MultivariateNormal(q[title]["loc"], scale_tril=_triangle(q[title]), name=title)
             yield from _pieces(part, vector)
 
-    return Guide(structured, init, free=True, auxiliary=tuple(t for t, _ in blocks), gradient="sticking", rate=RATE)
+    return Guide(structured, init, free=True, auxiliary=tuple(t for t, _ in blocks), gradient="pathwise", rate=RATE)
 
 
 def _point(target, volume):

