@@ -16,6 +16,7 @@ from ppl import distributions as distributions
 from ppl import infer as infer
 from ppl import supports as supports
 from ppl.distributions import Affine as Affine
+from ppl.distributions import Autoregressive as Autoregressive
 from ppl.distributions import Bernoulli as Bernoulli
 from ppl.distributions import Beta as Beta
 from ppl.distributions import BetaBinomial as BetaBinomial
@@ -23,7 +24,9 @@ from ppl.distributions import Binomial as Binomial
 from ppl.distributions import Categorical as Categorical
 from ppl.distributions import Cauchy as Cauchy
 from ppl.distributions import Censored as Censored
+from ppl.distributions import Chain as Chain
 from ppl.distributions import Chi2 as Chi2
+from ppl.distributions import Coupling as Coupling
 from ppl.distributions import Deterministic as Deterministic
 from ppl.distributions import Dirichlet as Dirichlet
 from ppl.distributions import DirichletMultinomial as DirichletMultinomial
@@ -37,6 +40,7 @@ from ppl.distributions import Gumbel as Gumbel
 from ppl.distributions import HalfCauchy as HalfCauchy
 from ppl.distributions import HalfNormal as HalfNormal
 from ppl.distributions import HalfStudentT as HalfStudentT
+from ppl.distributions import Inverse as Inverse
 from ppl.distributions import InverseGamma as InverseGamma
 from ppl.distributions import Kumaraswamy as Kumaraswamy
 from ppl.distributions import Laplace as Laplace
@@ -52,6 +56,8 @@ from ppl.distributions import Normal as Normal
 from ppl.distributions import OrderedLogistic as OrderedLogistic
 from ppl.distributions import Pareto as Pareto
 from ppl.distributions import Poisson as Poisson
+from ppl.distributions import Reverse as Reverse
+from ppl.distributions import Shift as Shift
 from ppl.distributions import SkewNormal as SkewNormal
 from ppl.distributions import StudentT as StudentT
 from ppl.distributions import Tanh as Tanh

@@ -80,6 +80,7 @@ class RandomVariable:
     event_ndim: ClassVar[int] = 0  # how many of the last axes of a value are one draw
     location_scale: ClassVar[bool] = False  # value = loc + scale * (a draw with loc 0 and scale 1)
     parameter_names: ClassVar[tuple] = ()
+    pathwise: ClassVar[bool] = True  # a continuous draw is a differentiable function of the parameters
     inside: ClassVar[bool] = False  # set on a copy that is evaluated only at values known to lie in the support
 
     @property

@@ -2,6 +2,7 @@
 
 ppl  >  inference drivers  >  tracing  >  random_variable  >  supports, sharding  >  errors
         inference kernels  >  jax and each other (they take a log density)
+        guides             >  drivers, distributions (they are programs)
         distributions      >  random_variable, supports    (tracing never imports distributions)
         data               >  errors
 """
@@ -15,6 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "ppl").rglob("*.py"))
 KERNELS = ("hmc", "nuts", "metropolis", "whitening", "warmup", "chunk", "diagnostics")
+GUIDES = ("guides", "flow_guides", "pathfinder", "neutra")
 MAY_IMPORT = {
     "errors": set(),
     "version": set(),
@@ -28,8 +30,11 @@ MAY_IMPORT = {
     "inference": {
         "inference", "kernels", "tracing", "random_variable", "supports", "sharding", "data", "errors", "version",
     },
+    "guides": {
+        "guides", "inference", "tracing", "distributions", "random_variable", "supports", "errors",
+    },
     "ppl": {
-        "ppl", "inference", "kernels", "tracing", "random_variable", "distributions", "supports", "sharding", "data",
+        "ppl", "guides", "inference", "kernels", "tracing", "random_variable", "distributions", "supports", "sharding", "data",
         "errors", "version",
     },
 }  # fmt: skip
@@ -44,6 +49,8 @@ def layer(module):
         return "ppl"
     if parts[1] == "inference" and len(parts) > 2 and parts[2] in KERNELS:
         return "kernels"
+    if parts[1] == "inference" and len(parts) > 2 and parts[2] in GUIDES:
+        return "guides"
     return parts[1]
 
 

@@ -17,6 +17,12 @@ from ppl.distributions.discrete_uniform import DiscreteUniform as DiscreteUnifor
 from ppl.distributions.exponential import Exponential as Exponential
 from ppl.distributions.factor import Factor as Factor
 from ppl.distributions.flat import Flat as Flat
+from ppl.distributions.flows import Autoregressive as Autoregressive
+from ppl.distributions.flows import Chain as Chain
+from ppl.distributions.flows import Coupling as Coupling
+from ppl.distributions.flows import Inverse as Inverse
+from ppl.distributions.flows import Reverse as Reverse
+from ppl.distributions.flows import Shift as Shift
 from ppl.distributions.gamma import Gamma as Gamma
 from ppl.distributions.geometric import Geometric as Geometric
 from ppl.distributions.gumbel import Gumbel as Gumbel

@@ -52,6 +52,8 @@ class Censored(RandomVariable):
         if self.base.shape != self.shape:
             self.__dict__["base"] = self.base.replace(shape=self.shape)
 
+    pathwise = False
+
     @property
     def support(self):
         """The base's support and the bounds."""

@@ -111,6 +111,8 @@ class Mixture(RandomVariable):
         """The dtype of a draw."""
         return self._parts[0].dtype
 
+    pathwise = False
+
     @property
     def support(self):
         """The support of all components, or the smallest interval around their supports."""

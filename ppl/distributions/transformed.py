@@ -79,6 +79,11 @@ class Transformed(RandomVariable):
         return self.base.dtype
 
     @property
+    def pathwise(self):
+        """Whether a draw is a differentiable function of the parameters: where it is of the base."""
+        return self.base.pathwise
+
+    @property
     def support(self):
         """The image of the base's support."""
         if isinstance(self.bijection, Support) and isinstance(self.base.support, Real | RealVector):

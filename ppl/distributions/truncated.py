@@ -59,6 +59,8 @@ class Truncated(RandomVariable):
         if self.base.shape != self.shape:
             self.__dict__["base"] = self.base.replace(shape=self.shape)
 
+    pathwise = False
+
     @property
     def support(self):
         """The part of the base's support between the bounds."""

@@ -31,6 +31,7 @@ class VonMises(RandomVariable):
     loc: ArrayLike
     concentration: ArrayLike
     support = circular
+    pathwise = False
     domain = dict(loc=real, concentration=nonnegative)
 
     def sample(self, key):

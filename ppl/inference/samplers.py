@@ -15,6 +15,7 @@ import numpy as np
 from ppl.errors import DataError, ModelError, listed, suggest
 from ppl.inference import cache, chains, checkpoint, chunk, concerns, hosts, rows, spread
 from ppl.inference import mesh as meshes
+from ppl.inference.fit import Fit
 from ppl.inference.labels import tidy_labels
 from ppl.inference.posterior import Posterior
 from ppl.inference.progress import Progress
@@ -32,7 +33,7 @@ def nuts(
     draws: int = 1000,
     warmup: int = 400,
     seed: Any = 0,
-    init: Mapping[str, Any] | None = None,
+    init: Mapping[str, Any] | Fit | None = None,
     keep: Sequence[str] | None = None,
     track: Callable[[dict], dict] | None = None,
     thin: int = 1,
@@ -58,7 +59,7 @@ def nuts(
       warmup: how many transitions each chain makes before, to tune itself; they are not kept.
       seed: an int, or a jax key of either kind. The same seed gives the same draws.
       init: starting values on the natural scale, by name; the rest starts at random. With a leading axis of length
-        `chains`, one for each chain.
+        `chains`, one for each chain. Or a `Fit`: chains start at draws of it.
       keep: names of the variables whose draws are kept; by default all. With `keep`, running means and standard
         deviations of all variables are in `posterior.moments`, and memory does not grow with the number of draws.
       track: a function of `{name: value}` that returns a dict of arrays; recorded for each draw in `posterior.tracked`.
@@ -101,7 +102,7 @@ def hmc(
     draws: int = 1000,
     warmup: int = 400,
     seed: Any = 0,
-    init: Mapping[str, Any] | None = None,
+    init: Mapping[str, Any] | Fit | None = None,
     keep: Sequence[str] | None = None,
     track: Callable[[dict], dict] | None = None,
     thin: int = 1,
@@ -166,7 +167,7 @@ def metropolis(
     draws: int = 1000,
     warmup: int = 400,
     seed: Any = 0,
-    init: Mapping[str, Any] | None = None,
+    init: Mapping[str, Any] | Fit | None = None,
     keep: Sequence[str] | None = None,
     track: Callable[[dict], dict] | None = None,
     thin: int = 1,
@@ -271,6 +272,8 @@ def _run_on(board, job_settings, model, data, seed, init, dims, coords, progress
             raise ModelError(
                 f"keep has {name!r}, which is no random variable to keep ({listed(known)}).{suggest(name, known)}"
             )
+    if hasattr(init, "starts"):  # a fit
+        init = init.starts(job.chains, seed)
     words = seed_words(seed)
     dims, coords = _labels(bound, dims, coords)
     driver, arrays, where, together = chains, None, (), None

@@ -58,6 +58,10 @@ class Context:
             return jnp.broadcast_to(jnp.asarray(rv.support.feasible(like), rv.dtype), rv.shape)
         return as_value(rv, rv.sample(draw_key(self.key, rv)))
 
+    def log_prob(self, rv, value, inside):
+        """Return the weighted log density of one variable at its value."""
+        return weighted_log_prob(rv, value, inside)
+
     def under(self, prefix):
         """Return the given arrays whose names start with `prefix`, by field."""
         return {f: {n: v for n, v in getattr(self, f).items() if n.startswith(prefix)} for f in self.GIVEN}
@@ -160,7 +164,7 @@ def answer(rv, ctx):
     log_prob = None
     if ctx.density and role != "derived":
         mapped = name in ctx.free and role == "latent"
-        log_prob = weighted_log_prob(rv, value, mapped or (name in ctx.inside and name in ctx.data))
+        log_prob = ctx.log_prob(rv, value, mapped or (name in ctx.inside and name in ctx.data))
     if ctx.watch is not None:
         ctx.watch(rv, value, log_prob)
     free_shape = None if rv.support.discrete else tuple(rv.support.free_shape(rv.shape))

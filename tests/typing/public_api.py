@@ -12,6 +12,7 @@ from jax.sharding import PartitionSpec as P
 import ppl
 from ppl import (
     Affine,
+    Autoregressive,
     Bernoulli,
     Beta,
     BetaBinomial,
@@ -19,7 +20,9 @@ from ppl import (
     Categorical,
     Cauchy,
     Censored,
+    Chain,
     Chi2,
+    Coupling,
     DataError,
     Deterministic,
     Dirichlet,
@@ -37,6 +40,7 @@ from ppl import (
     HalfNormal,
     HalfStudentT,
     InferenceWarning,
+    Inverse,
     InverseGamma,
     Kumaraswamy,
     Laplace,
@@ -56,7 +60,9 @@ from ppl import (
     Poisson,
     Posterior,
     RandomVariable,
+    Reverse,
     Scan,
+    Shift,
     SkewNormal,
     StartError,
     StudentT,
@@ -140,6 +146,9 @@ def families() -> list[RandomVariable]:
         ZeroInflated(Poisson(3.0), 0.1),
         Transformed(Normal(0.0, 1.0), Affine(1.0, 2.0)),
         Transformed(Normal(0.0, 1.0), Tanh()),
+        Transformed(Normal(0.0, 1.0, shape=(2,)), Chain([Coupling.init(jax.random.key(0), 2), Reverse()])),
+        Transformed(Normal(0.0, 1.0, shape=(2,)), Inverse(Autoregressive.init(jax.random.key(0), 2))),
+        Transformed(Normal(0.0, 1.0, shape=(2,)), Shift(jnp.zeros(2), jnp.zeros(2))),
     ]
 
 
@@ -239,6 +248,32 @@ def inference(file: Path) -> Posterior:
     print(calibration, ppl.versions(), ppl.__version__)
     posterior.save(file)
     return ppl.load(file)
+
+
+def guide(q: Any) -> Model:
+    """A guide of one's own."""
+    yield Normal(q["mu"], 1.0, name="mu")
+    yield HalfNormal(jnp.exp(q["tau"]), name="tau")
+    yield Normal(q["theta"], 1.0, name="theta")
+
+
+def variational() -> infer.Fit:
+    """Guides, objectives and what a fit is of use for."""
+    data = {**eight_schools()}
+    init = {"mu": 0.0, "tau": 0.0, "theta": jnp.zeros(8)}
+    fit: infer.Fit = infer.vi(schools, guide, data, init=init, objective=infer.elbo, steps=100, progress=False)
+    for automatic in (infer.mean_field, infer.full_rank, infer.structured, infer.laplace, infer.map, infer.flow):
+        fit = infer.vi(schools, automatic, data, seed=1)
+    fit = infer.vi(schools, infer.low_rank(rank=2), data, objective=infer.renyi(0.5), optimizer=0.01)
+    for objective in (infer.importance_weighted, infer.forward_kl, infer.density_ratio(lambda q, values: values["mu"])):
+        state, step = infer.vi_step(schools, guide, data, init=init, objective=objective)
+        state, info = step(state, jax.random.key(0))
+        print(info.objective, state.params)
+    fit = infer.pathfinder(schools, data, paths=4)
+    posterior = infer.nuts(infer.neutra(schools, fit), data, init=fit)
+    print(posterior, fit.params, fit.trail, fit.pareto_k, fit.converged, fit.verdict(), fit.log_weights(10))
+    print(fit.posterior(draws=10)["mu"])
+    return fit
 
 
 def careful(file: Path) -> None:
