@@ -3,18 +3,18 @@
 python -m benchmarks.environments           # make them all
 """
 
-import functools
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PYTHONS = ["python3.13", str(Path.home() / ".pyenv/versions/3.13*/bin/python"), "python3.12", sys.executable]
+VERSIONS = {"stan": ["3.12", "3.11"]}  # its models do not load in 3.13; others get the first of
+NEWEST = ["3.13", "3.12", "3.11"]
 
 REQUIREMENTS = {  # what `ppl` itself needs is in setup.cfg; its source comes from `--source`
     "ppl": ["jax>=0.10.2", "numpy", "scipy", "optax", "tqdm"],
-    "numpyro": ["numpyro>=0.22"],
+    "numpyro": ["numpyro>=0.22", "optax"],
     "blackjax": ["blackjax>=1.7"],
     "tfp": ["tfp-nightly", "jax"],
     "pymc": ["pymc>=6", "numba"],
@@ -51,7 +51,7 @@ def python(name):
 def _make(folder, wanted):
     """Make a virtual environment; returns why it could not be made, or None."""
     quiet = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL}
-    made = subprocess.run([_interpreter(), "-m", "venv", "--clear", folder], **quiet)
+    made = subprocess.run([_interpreter(folder.name.removeprefix("bench-")), "-m", "venv", "--clear", folder], **quiet)
     if made.returncode:
         return _last_line(made)
     pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted]
@@ -64,13 +64,13 @@ def _last_line(process):
     return lines[-1] if lines else f"exit status {process.returncode}"
 
 
-@functools.cache
-def _interpreter():
-    """Return the Python that environments are made of: 3.13 where there is one."""
+def _interpreter(name):
+    """Return the Python that an environment is made of; a version manager's folder is the way past its shim."""
     found = []
-    for pattern in PYTHONS:
-        found += sorted(map(str, Path("/").glob(pattern[1:]))) if pattern.startswith("/") else [pattern]
-    for candidate in found:
+    for version in VERSIONS.get(name, NEWEST):
+        managed = sorted(map(str, Path.home().glob(f".pyenv/versions/{version}*/bin/python")))
+        found += [*managed, f"python{version}"]
+    for candidate in [*found, sys.executable]:
         try:
             if subprocess.run([candidate, "-c", "import venv, ensurepip"], capture_output=True).returncode == 0:
                 return candidate

@@ -4,6 +4,7 @@ nutpie and NumPyro sample the very log density that `ppl` samples, so only the s
 step size, and for `numpyro:density` Stan's, which it shares.
 """
 
+import sys
 import types
 from pathlib import Path
 
@@ -27,7 +28,8 @@ def select(name):
 
 def posterior(name):
     """Return a posterior's description and its data."""
-    from benchmarks import posteriordb
+    sys.path.insert(0, str(FOLDER.parents[1] / "benchmarks"))
+    import posteriordb
 
     known, data, _ = posteriordb.load(name)
     return known, data
@@ -60,8 +62,8 @@ def density(options, data):
 
 def nutpie(options):
     import jax
-    import nutpie as n
     import numpy as np
+    import nutpie as n
     from nutpie.compiled_pyfunc import from_pyfunc
 
     def run(data, seed):

@@ -67,7 +67,7 @@ def nuts(case, options, devices):
             return jax.tree.map(lambda x: x[None], chain(keys[0], data))
         return jax.lax.map(lambda key: chain(key, data), keys)
 
-    mesh = jax.make_mesh((devices,), ("chains",))
+    mesh = jax.make_mesh((devices,), ("chains",), axis_types=(jax.sharding.AxisType.Auto,))
     each, same = PartitionSpec("chains"), PartitionSpec()
     spread = jax.shard_map(several, mesh=mesh, in_specs=(each, same), out_specs=each, check_vma=False)
     return jax.jit(lambda key, data: spread(jax.random.split(key, options.chains), data))

@@ -22,6 +22,7 @@ def sampler(case, options):
         return {
             "draws": {name: posterior[name] for name in case.NAMES or posterior},
             "print": lambda: print(posterior),
+            "seconds": posterior.timings["total"] - posterior.timings["compile"],
             "steps": int(posterior.stats["n_steps"].sum(dtype=float)),
             "warmup_steps": warmup_steps,
         }
