@@ -33,7 +33,7 @@ CASES = [
     "posteriordb",
 ]  # fmt: skip
 PEERS = ["ppl", "ppl:hmc", "numpyro", "blackjax", "nutpie", "pymc", "tfp", "stan"]
-ENVIRONMENTS = {"jax": "ppl"}  # of hand-written code
+ENVIRONMENTS = {"jax": "ppl", "pymc": "nutpie"}  # shared ones
 DEFAULTS = {"chains": 4, "draws": 1000, "warmup": 1000, "repeats": 5, "most_seconds": 30, "save": True}
 WARMUP = {"ppl": 400, "nutpie": 400}  # their defaults, which they are best with
 

@@ -17,7 +17,6 @@ REQUIREMENTS = {  # what `ppl` itself needs is in setup.cfg; its source comes fr
     "numpyro": ["numpyro>=0.22", "optax"],
     "blackjax": ["blackjax>=1.7"],
     "tfp": ["tfp-nightly", "jax"],
-    "pymc": ["pymc>=6", "numba"],
     "nutpie": ["nutpie[pymc]>=0.16", "numba", "jax", "optax", "tqdm", "arviz-stats"],
     "stan": ["pystan>=3.10", "setuptools"],
     "evaluate": ["arviz-stats>=0.8", "matplotlib"],

@@ -59,7 +59,7 @@ def log_density(w, X, y):
     import jax
 
     logits = X @ w
-    return (y * logits - jax.nn.softplus(logits)).sum() - (w**2).sum() / 2
+    return (y.astype(logits.dtype) * logits - jax.nn.softplus(logits)).sum() - (w**2).sum() / 2
 
 
 def repeating(run_once):

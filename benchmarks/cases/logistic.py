@@ -73,5 +73,5 @@ def log_density(z, data):
     import jax
 
     logits = z["alpha"] + data["X"] @ z["beta"]
-    likelihood = (data["y"] * logits - jax.nn.softplus(logits)).sum()
+    likelihood = (data["y"].astype(logits.dtype) * logits - jax.nn.softplus(logits)).sum()
     return likelihood - (z["alpha"] ** 2 + (z["beta"] ** 2).sum()) / 2

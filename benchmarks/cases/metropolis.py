@@ -15,7 +15,7 @@ def log_density(z, y):
     """A Gamma(2, 1) rate, on its logarithm."""
     import jax.numpy as jnp
 
-    return 2 * z - jnp.exp(z) + y.sum() * z - 3 * jnp.exp(z)
+    return 2 * z - jnp.exp(z) + y.sum().astype(z.dtype) * z - 3 * jnp.exp(z)
 
 
 def result(draws, options):
