@@ -34,7 +34,7 @@ CASES = [
 ]  # fmt: skip
 PEERS = ["ppl", "ppl:hmc", "numpyro", "blackjax", "nutpie", "pymc", "tfp", "stan"]
 ENVIRONMENTS = {"jax": "ppl", "pymc": "nutpie"}  # shared ones
-DEFAULTS = {"chains": 4, "draws": 1000, "warmup": 1000, "repeats": 5, "most_seconds": 30, "save": True}
+DEFAULTS = {"chains": 4, "draws": 1000, "warmup": 1000, "repeats": 10, "most_seconds": 15, "save": True}
 WARMUP = {"ppl": 400, "nutpie": 400}  # their defaults, which they are best with
 
 
@@ -44,8 +44,8 @@ def main():
     if importlib.util.find_spec("numpy") is None:  # cases make their data with it
         os.execv(environments.python("evaluate"), ["python", "-m", "benchmarks", *sys.argv[1:]])
     RESULTS.mkdir(exist_ok=True)
-    names = [] if words.table else cases.expand(words.cases)
-    jobs = [(case, peer) for case in names for peer in words.peers or runners(case)]
+    names = cases.expand(words.cases)
+    jobs = [(case, peer) for case in names if not words.table for peer in words.peers or runners(case)]
     found = {job: [] for job in jobs}
     skipped = {}
     for repetition in range(words.repetitions):
@@ -61,7 +61,7 @@ def main():
             keep(case, peer, found[case, peer], skipped.get((case, peer)))
     for case in names:
         evaluate(case)
-    text = table.text(RESULTS, words.cases)
+    text = table.text(RESULTS, names, words.best)
     print(text)
     if words.write:
         (HERE / "RESULTS.md").write_text(text + "\n")
@@ -76,6 +76,7 @@ def parse():
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--covertype", default=os.environ.get("COVERTYPE", ""), help="the file covertype.npz")
     parser.add_argument("--table", action="store_true", help="measure nothing, print the last results")
+    parser.add_argument("--best", action="store_true", help="print least times, not medians: for a busy machine")
     parser.add_argument("--write", action="store_true", help="write the table to benchmarks/RESULTS.md")
     for name in ("chains", "draws", "warmup", "repeats"):
         parser.add_argument(f"--{name}", type=int, help=f"by default {DEFAULTS[name]} or the case's own")

@@ -37,14 +37,15 @@ Medians; in brackets the ratio to the best peer of the column (below 1 is better
 """
 
 
-def text(results, cases):
-    """Return the whole table in Markdown."""
-    parts = ["# Side by side\n", EXPLANATION]
+def text(results, cases, best=False):
+    """Return the whole table in Markdown; with `best`, of the least times instead of medians."""
+    statistic = least if best else median
+    parts = ["# Side by side\n", EXPLANATION.replace("Medians", "Least times" if best else "Medians")]
     versions = {}
     for case in cases:
         rows = load(results, case)
         if rows:
-            parts.append(block(case, rows, versions))
+            parts.append(block(case, rows, versions, statistic))
     parts.append("Versions: " + "; ".join(f"{p}: {v}" for p, v in sorted(versions.items())))
     return "\n".join(parts)
 
@@ -58,9 +59,9 @@ def load(results, case):
     return [(c, evaluation.get(c["peer"].replace("/", "_"), {})) for c in contents]
 
 
-def block(case, rows, versions):
+def block(case, rows, versions, statistic):
     """Return the table of one case, and note versions."""
-    numbers = {c["peer"]: row(c["rows"], e) for c, e in rows if c["rows"]}
+    numbers = {c["peer"]: row(c["rows"], e, statistic) for c, e in rows if c["rows"]}
     used = [name for name in COLUMNS if any(r.get(name) is not None for r in numbers.values())]
     best = {name: best_peer(name, numbers) for name in used}
     lines = [f"## {case}\n", "| runner | " + " | ".join([*used, "at", "load"]) + " |"]
@@ -78,23 +79,23 @@ def block(case, rows, versions):
     return "\n".join(lines) + "\n"
 
 
-def row(repetitions, evaluation):
+def row(repetitions, evaluation, statistic):
     """Return the numbers of a runner by column."""
     cold = [r["cold"] for r in repetitions]
     out = {
-        "cold s": median(r["to_summary"] for r in cold),
-        "warm s": median(r["warm"]["to_summary"] for r in repetitions),
-        "cpu s": median(r.get("cpu") for r in cold),
-        "draw cpu s": median(r.get("draw_cpu") for r in cold),
-        "second s": median(r.get("second_run") for r in cold),
+        "cold s": statistic(r["to_summary"] for r in cold),
+        "warm s": statistic(r["warm"]["to_summary"] for r in repetitions),
+        "cpu s": statistic(r.get("cpu") for r in cold),
+        "draw cpu s": statistic(r.get("draw_cpu") for r in cold),
+        "second s": statistic(r.get("second_run") for r in cold),
         "compilations": median(r.get("second_compilations") for r in cold),
-        "compile s": median(r.get("compile") for r in cold),
-        "draw s": median(s for r in cold for s in r.get("seconds", ())),
+        "compile s": statistic(r.get("compile") for r in cold),
+        "draw s": statistic(s for r in cold for s in r.get("seconds", ())),
         "MB": median(max(r["memory_mb"], r["children_mb"]) for r in cold),
         "max z": evaluation.get("z"),
     }
     if all(r.get("steps") and r.get("warmup_steps") is not None for r in cold):
-        out["us/leapfrog"] = median(
+        out["us/leapfrog"] = statistic(
             1e6 * s / (n + r["warmup_steps"]) for r in cold for s, n in zip(r["seconds"], r["steps"], strict=True)
         )
     if evaluation:
@@ -104,7 +105,7 @@ def row(repetitions, evaluation):
             for ess, seconds, steps in zip(every, r["seconds"], r["steps"], strict=True)
         ]
         out["min ESS"] = median(ess for ess, _, _ in pairs)
-        out["ESS/s"] = median(ess / seconds for ess, seconds, _ in pairs)
+        out["ESS/s"] = out["min ESS"] / out["draw s"]
         out["grad/ESS"] = median(steps / ess for ess, _, steps in pairs)
     return out
 
@@ -113,6 +114,11 @@ def median(values):
     """Return the median of those that are there, or None."""
     values = [v for v in values if v is not None]
     return statistics.median(values) if values else None
+
+
+def least(values):
+    """Return the least of those that are there, or None."""
+    return min((v for v in values if v is not None), default=None)
 
 
 def best_peer(name, numbers):

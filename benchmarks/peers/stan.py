@@ -16,10 +16,11 @@ def sampler(case, options):
         )
         every = {name: by_chain(fit[name], options) for name in (*case.NAMES, "n_leapfrog__")}
         steps = every.pop("n_leapfrog__").squeeze(-1)
+        draws = {name: v[:, options.warmup :] for name, v in every.items()}
+        draws = {name: v.squeeze(-1) if v.shape[2:] == (1,) else v for name, v in draws.items()}
         return {
-            "draws": {name: v[:, options.warmup :].squeeze(-1) if v.shape[2:] == (1,) else v[:, options.warmup :]
-                      for name, v in every.items()},
-            "print": lambda: print(fit.to_frame().describe().T),
+            "draws": draws,
+            "print": lambda: print({name: (v.mean((0, 1)), v.std((0, 1))) for name, v in draws.items()}),
             "steps": int(steps[:, options.warmup :].sum()),
             "warmup_steps": int(steps[:, : options.warmup].sum()),
         }  # fmt: skip
