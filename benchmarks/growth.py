@@ -103,9 +103,12 @@ def seconds(function, *arguments):
 
 def leapfrog(chains):
     """Return seconds per leapfrog of NUTS, all chains together."""
+    import warnings
+
     import ppl
     from benchmarks.cases import eight_schools
 
+    warnings.simplefilter("ignore", ppl.InferenceWarning)  # the runs are short
     model, data = eight_schools.ppl(), eight_schools.data(0)
     settings = dict(chains=chains, draws=1000 if chains < 64 else 100, warmup=200, progress=False, keep_warmup=True)
     took = []
@@ -113,7 +116,7 @@ def leapfrog(chains):
         drawn = ppl.infer.nuts(model, data, seed=seed, **settings)
         steps = drawn.stats["n_steps"].sum(dtype=float) + drawn.warmup["stats"]["n_steps"].sum(dtype=float)
         took.append((drawn.timings["total"] - drawn.timings["compile"]) / steps)
-    return min(took[1:])
+    return float(min(took[1:]))
 
 
 def draw():

@@ -7,7 +7,6 @@ import nutpie
 from benchmarks.peers.pymc import model_of, result, wide
 
 VERSIONS = ("nutpie", "pymc", "numba")
-WARMUP = 400
 
 
 def sampler(case, options):

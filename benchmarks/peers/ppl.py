@@ -3,12 +3,14 @@
 import ppl
 
 VERSIONS = ("jax", "jaxlib", "numpy")
-WARMUP = 400
+CHEES = 200, 200  # draws and warm-up, as of the other runners of ChEES
 
 
 def sampler(case, options):
     model = case.ppl()
     draw = getattr(ppl.infer, options.variant or "nuts")
+    if options.variant == "chees":
+        options.draws, options.warmup = CHEES
     own = case.settings() if hasattr(case, "settings") else {}
     settings = dict(chains=options.chains, draws=options.draws, warmup=options.warmup, progress=False, **own)
 
