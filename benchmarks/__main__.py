@@ -199,7 +199,9 @@ def glob_escape(name):
 
 def evaluate(case):
     """Compute effective sample sizes and compare posteriors, of all runners of a case, in one environment."""
-    if list(RESULTS.glob(f"{case}/*.npz")):
+    draws, evaluation = list(RESULTS.glob(f"{case}/*.npz")), RESULTS / case / "evaluation.json"
+    done = evaluation.stat().st_mtime if evaluation.exists() else 0
+    if draws and max(path.stat().st_mtime for path in (*draws, RESULTS / case)) > done:
         interpreter = environments.python("evaluate")
         subprocess.run([interpreter, HERE / "evaluate.py", RESULTS / case], check=True)
 
