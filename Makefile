@@ -5,13 +5,14 @@
 #   make test FAST=1              without the slow ones
 #   make test PYTHON=python3.12   with this interpreter; by default the newest Python from 3.11 to 3.14 on this machine
 #   make test WORKERS=4 ARGS="-k normal"
+#   make bench ARGS="--cases radon"   measure side by side with the peers; see benchmarks/__main__.py
 #
 # An environment is made once and reused until setup.cfg changes. The package is built and installed again when its
 # sources change, so the tests run on what a user would install.
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test wheel environment clean
+.PHONY: demo test bench wheel environment clean
 
 FAST ?=
 WORKERS ?= 2
@@ -42,6 +43,10 @@ demo: $(DEMO)/installed
 
 test: $(TEST)/installed
 	$(TEST)/bin/python -P -m pytest tests -n $(WORKERS) --dist worksteal $(if $(FAST),-m "not slow") $(ARGS)
+
+# Makes an environment for each peer.
+bench:
+	"$(INTERPRETER)" -m benchmarks $(ARGS)
 
 environment: $(TEST)/installed
 	@echo $(TEST)/bin/python

@@ -23,7 +23,7 @@ RATE = 1e-7
 
 
 def module(name):
-    """Import a module of `benchmarks`, which is no package."""
+    """Import a module of `benchmarks` from its file, as its scripts import one another."""
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
         sys.modules[name] = importlib.util.module_from_spec(spec)
