@@ -18,13 +18,14 @@ length one, so that families compute on shared parameters at their own size and 
 """
 
 import dataclasses
+import inspect
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ppl.errors import ModelError
+from ppl.errors import ModelError, listed, suggest
 
 ArrayLike = jax.typing.ArrayLike
 Family = TypeVar("Family")
@@ -50,7 +51,17 @@ def _refuse(self, *_):
     )
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class _Signature:
+    """What `help` shows of a constructor: the parameters, and by name alone the fields that all families share."""
+
+    def __get__(self, instance, family):
+        names = [(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in family.parameter_names]
+        names += [(name, inspect.Parameter.KEYWORD_ONLY) for name in FIELDS[:-1]]
+        default = lambda name: getattr(family, name, inspect.Parameter.empty)  # noqa: E731
+        return inspect.Signature([inspect.Parameter(name, kind, default=default(name)) for name, kind in names])
+
+
+@dataclasses.dataclass(init=False, eq=False, repr=False)
 class RandomVariable:
     """Base of all families: parameters, name, shape, value, role, weight and sharding.
 
@@ -72,6 +83,8 @@ class RandomVariable:
     weight: Any = 1.0
     sharding: Any = None
     loops: tuple = ()  # the loops around it, outermost first: (index, length)
+
+    __signature__ = _Signature()
 
     # What a family declares.
     support: ClassVar[Any] = None
@@ -122,6 +135,34 @@ class RandomVariable:
         if any(f in self.parameter_names or f in ("shape", "value") for f in fields):
             new.__post_init__()
         return new
+
+    def __init__(self, *values, **fields):
+        names, family = self.parameter_names, type(self).__name__
+        if len(values) > len(names):
+            raise TypeError(
+                f"{family} was given {len(values)} values by position and has {len(names)} parameters"
+                f" ({listed(names)}): give the others by name, such as shape=, name= and value="
+            )
+        given = dict(zip(names, values, strict=False))
+        for name in fields:
+            if name in given:
+                raise TypeError(f"{family} was given {name} twice, by position and by name")
+            if name not in names and name not in FIELDS:
+                known = (*names, *FIELDS[:-1])
+                raise TypeError(f"{family} has no parameter {name!r} ({listed(known)}).{suggest(name, known)}")
+        given |= fields
+        for name in names:
+            if name not in given and not hasattr(type(self), name):
+                raise TypeError(f"{family} needs its parameter {name!r}")
+        self.__dict__.update({name: getattr(type(self), name) for name in (*names, *FIELDS) if name not in given})
+        self.__dict__.update(given)
+        self.__post_init__()
+
+    def __setattr__(self, name, value):
+        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}: use replace({name}=...)")
+
+    def __delattr__(self, name):
+        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
 
     def __post_init__(self):
         set_field = self.__dict__.__setitem__
@@ -351,10 +392,10 @@ def weighted_log_prob(rv, x, inside=False):
     return jnp.where(kept, weight.astype(log_prob.dtype) * log_prob, jnp.zeros((), log_prob.dtype))
 
 
-@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(dataclasses.field,))
+@dataclass_transform(frozen_default=True, eq_default=False)
 def random_variable(cls: type[Family]) -> type[Family]:
     """Make a family of a class with annotated parameters: a frozen dataclass that is a pytree."""
-    cls = dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
+    cls = dataclasses.dataclass(init=False, eq=False, repr=False)(cls)
     cls.parameter_names = tuple(f.name for f in dataclasses.fields(cls) if f.name not in FIELDS)
 
     def flatten(rv):

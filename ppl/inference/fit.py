@@ -134,7 +134,7 @@ class Fit:
         size = sum(x.nbytes for x in jax.tree.leaves(arrays) if hasattr(x, "nbytes"))
         batch = int(np.clip(BATCH_BYTES // max(size, 1), 1, count))
         layout = None if self.placement is None else self.placement.key
-        return _over_draws(bound, ("fit", *name, *self.problem.key(), layout), one, {}, (1, count), seed, batch)
+        return _over_draws(None, bound, ("fit", *name, *self.problem.key(), layout), one, {}, (1, count), seed, batch)
 
     @functools.cached_property
     def pareto_k(self) -> float | None:
