@@ -32,12 +32,15 @@ Family = TypeVar("Family")
 FIELDS = ("shape", "name", "value", "role", "weight", "sharding", "loops")
 
 
+def elsewhere(x):
+    """Tell whether parts of an array lie on other hosts; a value that jax traces is here."""
+    return isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer) and not x.is_fully_addressable
+
+
 def concrete(x):
     """Return `x` as a numpy array, or None while jax traces it (its numbers are not known then) or it lies on other hosts."""
     try:
-        if isinstance(x, jax.Array) and not x.is_fully_addressable:
-            return None
-        return np.asarray(x)
+        return None if elsewhere(x) else np.asarray(x)
     except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError):
         return None
 
@@ -55,13 +58,13 @@ class _Signature:
     """What `help` shows of a constructor: the parameters, and by name alone the fields that all families share."""
 
     def __get__(self, instance, family):
-        names = [(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in family.parameter_names]
-        names += [(name, inspect.Parameter.KEYWORD_ONLY) for name in FIELDS[:-1]]
+        names = [(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in family.positional]
+        names += [(name, inspect.Parameter.KEYWORD_ONLY) for name in FIELDS[:-1] if name not in family.positional]
         default = lambda name: getattr(family, name, inspect.Parameter.empty)  # noqa: E731
         return inspect.Signature([inspect.Parameter(name, kind, default=default(name)) for name, kind in names])
 
 
-@dataclasses.dataclass(init=False, eq=False, repr=False)
+@dataclasses.dataclass(init=False, eq=False, repr=False, kw_only=True)
 class RandomVariable:
     """Base of all families: parameters, name, shape, value, role, weight and sharding.
 
@@ -93,6 +96,7 @@ class RandomVariable:
     event_ndim: ClassVar[int] = 0  # how many of the last axes of a value are one draw
     location_scale: ClassVar[bool] = False  # value = loc + scale * (a draw with loc 0 and scale 1)
     parameter_names: ClassVar[tuple] = ()
+    positional: ClassVar[tuple] = ()  # what the constructor takes by position: parameters and fields it declares anew
     pathwise: ClassVar[bool] = True  # a continuous draw is a differentiable function of the parameters
     inside: ClassVar[bool] = False  # set on a copy that is evaluated only at values known to lie in the support
 
@@ -138,12 +142,12 @@ class RandomVariable:
 
     def __init__(self, *values, **fields):
         names, family = self.parameter_names, type(self).__name__
-        if len(values) > len(names):
+        if len(values) > len(self.positional):
             raise TypeError(
-                f"{family} was given {len(values)} values by position and has {len(names)} parameters"
-                f" ({listed(names)}): give the others by name, such as shape=, name= and value="
+                f"{family} was given {len(values)} values by position and takes {listed(self.positional) or 'none'}: "
+                "give the others by name, such as shape=, name= and value="
             )
-        given = dict(zip(names, values, strict=False))
+        given = dict(zip(self.positional, values, strict=False))
         for name in fields:
             if name in given:
                 raise TypeError(f"{family} was given {name} twice, by position and by name")
@@ -396,7 +400,9 @@ def weighted_log_prob(rv, x, inside=False):
 def random_variable(cls: type[Family]) -> type[Family]:
     """Make a family of a class with annotated parameters: a frozen dataclass that is a pytree."""
     cls = dataclasses.dataclass(init=False, eq=False, repr=False)(cls)
-    cls.parameter_names = tuple(f.name for f in dataclasses.fields(cls) if f.name not in FIELDS)
+    fields = dataclasses.fields(cls)
+    cls.parameter_names = tuple(f.name for f in fields if f.name not in FIELDS)
+    cls.positional = tuple(f.name for f in fields if not f.kw_only)
 
     def flatten(rv):
         children = [getattr(rv, n) for n in (*rv.parameter_names, "value", "weight")]

@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from ppl.errors import ModelError
+from ppl.random_variable import elsewhere
 
 CHAINS = "chains"  # the axis of a mesh that spreads chains; all others spread data and latents
 
@@ -112,15 +113,14 @@ def carried(value):
 
 def put(value, sharding):
     """Return an array on devices, also where some of them belong to other processes."""
-    elsewhere = isinstance(value, jax.Array) and not value.is_fully_addressable
-    if elsewhere or sharding.is_fully_addressable:
+    if elsewhere(value) or sharding.is_fully_addressable:
         return jax.device_put(value, sharding)
     return jax.make_array_from_callback(np.shape(value), sharding, lambda index: np.asarray(value)[index])
 
 
 def gather(value: Any) -> np.ndarray:
     """Return an array as numpy. Of one that lies on several processes, all of them fetch all: call it on each."""
-    if isinstance(value, jax.Array) and not value.is_fully_addressable and not value.is_fully_replicated:
+    if elsewhere(value) and not value.is_fully_replicated:
         mesh = twin(value.sharding.mesh)
         with jax.set_mesh(mesh):
             value = jax.device_put(value, NamedSharding(mesh, value.sharding.spec))

@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from ppl.errors import FormatError, ModelError
+from ppl.random_variable import elsewhere
 from ppl.sharding import gather
 from ppl.tracing.handle import model_name
 
@@ -142,7 +143,7 @@ def _data_digest(arrays):
     digest = hashlib.sha256()
     for name in sorted(arrays):
         array = arrays[name]
-        if isinstance(array, jax.Array) and not array.is_fully_addressable:
+        if elsewhere(array):
             digest.update(f"{name}{array.shape}{array.dtype}".encode())  # its numbers lie on several hosts
             continue
         array = np.asarray(array)

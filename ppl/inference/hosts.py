@@ -24,6 +24,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from ppl.errors import ModelError
+from ppl.random_variable import elsewhere
 from ppl.sharding import spelled
 
 EXIT = 75  # "temporary failure": run the job again
@@ -189,7 +190,7 @@ def description(bound, placed, job, settings, words):
     whole = {
         name: hashlib.sha256(np.asarray(a).tobytes()).hexdigest()
         for name, a in bound.arrays.items()
-        if not _elsewhere(a)
+        if not elsewhere(a)
     }
     latents = {
         n: jax.ShapeDtypeStruct(v.free_shape, np.dtype(jax.numpy.result_type(float))) for n, v in bound.latents.items()
@@ -216,10 +217,6 @@ def description(bound, placed, job, settings, words):
         ],
         "versions": [jax.__version__],
     }
-
-
-def _elsewhere(array):
-    return isinstance(array, jax.Array) and not array.is_fully_addressable
 
 
 def from_process_local(

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ppl.errors import ModelError, listed
-from ppl.random_variable import concrete
+from ppl.random_variable import concrete, elsewhere
 from ppl.supports import Support
 from ppl.tracing.entries import Parts, is_leaf, split
 from ppl.tracing.entries import signature as signature
@@ -149,8 +149,8 @@ def _all_inside(support, value):
     """Tell whether a value is known, and each of its draws lies in a support."""
     if value is None:
         return False
-    if isinstance(value, jax.Array) and not value.is_fully_addressable:
-        return False  # parts of it lie on other hosts
+    if elsewhere(value):
+        return False
     known = concrete(value) if value.size < 10**6 else value  # large ones stay on their devices
     if known is None:
         return False

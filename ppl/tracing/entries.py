@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ppl.errors import DataError, ModelError, listed, suggest
-from ppl.random_variable import concrete
+from ppl.random_variable import concrete, elsewhere
 from ppl.tracing.handle import model_name
 
 STRUCTURE = (bool, int, str, bytes, type(None), type, np.dtype)
@@ -110,8 +110,8 @@ def _count_nan(value):
     """Return how many entries are nan; 0 for integers, and for values that are not known yet."""
     if not jnp.issubdtype(value.dtype, jnp.inexact):
         return 0
-    if isinstance(value, jax.Array) and not value.is_fully_addressable:
-        return 0  # parts of it lie on other hosts
+    if elsewhere(value):
+        return 0
     known = concrete(value) if value.size < 10**6 else value  # large ones stay on their devices
     try:
         return 0 if known is None else int((np if isinstance(known, np.ndarray) else jnp).isnan(known).sum())

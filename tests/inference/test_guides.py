@@ -314,12 +314,13 @@ def test_a_fit_starts_samplers_and_guides():
 def test_neutra_samples_the_same_posterior(guide):
     """Means within 0.25 sd: eight standard errors of 1000 effective draws."""
     fit = infer.vi(line, guide, LINE, progress=False)
-    posterior = infer.nuts(infer.neutra(line, fit), LINE, chains=2, draws=1000, warmup=200, progress=False)
+    posterior = infer.nuts(infer.neutra(line, fit), LINE, chains=2, draws=4000, warmup=200, progress=False)
     for name, mean, sd in zip("ab", LINE_MEAN, LINE_SD, strict=True):
-        assert posterior[name].shape == (2, 1000)
+        assert posterior[name].shape == (2, 4000)
         assert abs(posterior[name].mean() - mean) < 0.25 * sd and abs(posterior[name].std() / sd - 1) < 0.25
     base = posterior["joint_base"]
-    assert abs(base.std() - 1) < 0.25  # the sampler sees unit scales
+    middle = np.subtract(*np.quantile(base, [0.75, 0.25]))
+    assert abs(middle / 1.349 - 1) < 0.25  # the sampler sees unit scales, but for the tails of a flow
 
 
 def test_neutra_keeps_the_density():
