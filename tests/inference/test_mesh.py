@@ -96,6 +96,27 @@ def test_data_that_lie_on_a_mesh_need_no_entry():
         assert found.settings["mesh"] == dict(mesh_of(name).shape)
 
 
+def by_feature(X):
+    """`logistic`, with data that are kept feature by feature."""
+    w = yield Normal(0.0, 1.0, shape=(X.shape[1],), name="w")
+    b = yield Normal(0.0, 1.0, name="b")
+    yield ppl.Bernoulli(logits=ppl.linear(X, w, b), name="y")
+
+
+def test_data_kept_feature_by_feature_are_divided_by_rows():
+    mesh = mesh_of("2x4 explicit")
+    found = run("nuts", by_feature, LOGISTIC, mesh=mesh, sharding=LOGISTIC_ROWS)
+    close(found, plain("nuts", logistic, LOGISTIC))
+    laid = {n: jax.device_put(v, NamedSharding(mesh, P("rows"))) for n, v in LOGISTIC.items()}
+    close(run("nuts", by_feature, laid), found)
+    assert [e.kind for e in exchanges(text_on(by_feature, LOGISTIC, mesh, LOGISTIC_ROWS, "nuts"))] == ["all-reduce"]
+    row = next(row for row in ppl.plan(by_feature, LOGISTIC, mesh=mesh, sharding=LOGISTIC_ROWS).rows if row.name == "X")
+    assert (row.shape, row.local) == ((64, 3), (16, 3))
+    with pytest.raises(ModelError, match="'X'.* has length 64 on axis 0, which 3 devices do not divide"):
+        three = jax.make_mesh((3,), ("rows",), devices=jax.devices()[:3])
+        ppl.plan(by_feature, LOGISTIC, mesh=three, sharding={"X": P("rows")})
+
+
 @pytest.mark.parametrize("name", ["1", "2", "4", "8", "2x4"])
 def test_momenta_are_equal_bit_for_bit_on_every_mesh(name, key):
     mesh = mesh_of(name)
