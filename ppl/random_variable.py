@@ -26,15 +26,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ppl.errors import ModelError, listed, suggest
+from ppl.sharding import elsewhere
 
 ArrayLike = jax.typing.ArrayLike
 Family = TypeVar("Family")
 FIELDS = ("shape", "name", "value", "role", "weight", "sharding", "loops")
-
-
-def elsewhere(x):
-    """Tell whether parts of an array lie on other hosts; a value that jax traces is here."""
-    return isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer) and not x.is_fully_addressable
 
 
 def concrete(x):

@@ -12,7 +12,6 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from ppl.errors import ModelError
-from ppl.random_variable import elsewhere
 
 CHAINS = "chains"  # the axis of a mesh that spreads chains; all others spread data and latents
 
@@ -109,6 +108,14 @@ def carried(value):
     if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh) and sharding.mesh.size > 1:
         return sharding.mesh
     return None
+
+
+def elsewhere(value):
+    """Tell whether parts of an array lie on other hosts; a value that jax traces is here."""
+    try:
+        return isinstance(value, jax.Array) and not value.is_fully_addressable
+    except jax.errors.ConcretizationTypeError:
+        return False
 
 
 def put(value, sharding):

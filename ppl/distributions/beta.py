@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jax.scipy.special import digamma
 
 from ppl.distributions.gamma import log_draw
+from ppl.distributions.quantiles import quantile
 from ppl.distributions.special import (
     as_float,
     at_end,
@@ -63,6 +64,8 @@ class Beta(RandomVariable):
 
     def cdf(self, x):
         return jnp.exp(self.log_cdf(x))
+
+    icdf = quantile
 
     def log_cdf(self, x):
         x = jnp.clip(as_float(x), 0.0, 1.0)

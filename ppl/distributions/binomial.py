@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from ppl.distributions.quantiles import quantile
 from ppl.distributions.special_discrete import chance, integers, log_binomial, one_of, plain, possible, whole
 from ppl.distributions.special_discrete_draws import draw_binomial
 from ppl.distributions.special_discrete_tails import binomial_tails, outer
@@ -76,3 +77,5 @@ class Binomial(RandomVariable):
 
     def cdf(self, x):
         return jnp.exp(self.log_cdf(x))
+
+    icdf = quantile

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jax.nn import logsumexp
 from jax.typing import ArrayLike
 
+from ppl.distributions.quantiles import quantile
 from ppl.distributions.special_discrete import normalized, one_of, whole
 from ppl.random_variable import RandomVariable, random_variable
 from ppl.supports import any_real, integer_interval, nonnegative
@@ -80,6 +81,8 @@ class Categorical(RandomVariable):
 
     def cdf(self, x):
         return jnp.exp(self.log_cdf(x))
+
+    icdf = quantile
 
     def _log_sum(self, x, compare):
         """Return the log probability of the classes that compare so with x."""

@@ -4,17 +4,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ppl.distributions.bounded import Bounded
 from ppl.distributions.special import as_float
 from ppl.distributions.tails import log_at_least, log_at_most
-from ppl.distributions.truncated import refuse_base
 from ppl.errors import ModelError
-from ppl.random_variable import ArrayLike, RandomVariable, concrete, random_variable
-from ppl.supports import any_real, between, bounds
-from ppl.supports.bounds import greatest, least
+from ppl.random_variable import concrete, random_variable
 
 
 @random_variable
-class Censored(RandomVariable):
+class Censored(Bounded):
     """A random variable X recorded as min(max(X, low), high).
 
         log f(x) = log g(x)              low < x < high
@@ -30,15 +28,11 @@ class Censored(RandomVariable):
       high: upper bound; None for none.
     """
 
-    base: RandomVariable
-    low: ArrayLike | None = None
-    high: ArrayLike | None = None
-
-    domain = dict(low=any_real, high=any_real)
+    verb = "censored"
 
     def check(self):
         """Refuse bases and bounds that make no sense."""
-        refuse_base(self, "censored")
+        super().check()
         for name in ("low", "high"):
             bound = None if getattr(self, name) is None else concrete(getattr(self, name))
             if bound is not None and self.base.support.discrete and np.any(bound != np.floor(bound)):
@@ -46,26 +40,6 @@ class Censored(RandomVariable):
                     f"{self._label()}: {name} must be a whole number, as draws of {type(self.base).__name__} are, "
                     f"but is {bound.ravel()[0]:.6g}"
                 )
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.base.shape != self.shape:
-            self.__dict__["base"] = self.base.replace(shape=self.shape)
-
-    pathwise = False
-
-    @property
-    def support(self):
-        """The base's support and the bounds."""
-        low, high = bounds(self.base.support)
-        low = greatest(*(b for b in (low, self.low) if b is not None))
-        high = least(*(b for b in (high, self.high) if b is not None))
-        return between(low, high, self.base.support.discrete)
-
-    @property
-    def dtype(self):
-        """The dtype of a draw."""
-        return self.base.dtype
 
     def sample(self, key) -> Array:
         """Draw records."""

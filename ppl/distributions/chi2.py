@@ -4,6 +4,7 @@ import jax.numpy as jnp
 from jax.scipy.special import digamma, gammainc, gammaln
 
 from ppl.distributions.gamma import log_density, log_draw
+from ppl.distributions.quantiles import quantile
 from ppl.distributions.special import as_float, keep_normal, log_lower_gamma, log_upper_gamma, on_support
 from ppl.random_variable import ArrayLike, RandomVariable, random_variable
 from ppl.supports import positive
@@ -33,6 +34,8 @@ class Chi2(RandomVariable):
 
     def cdf(self, x):
         return gammainc(0.5 * self.df, 0.5 * jnp.maximum(as_float(x), 0.0))
+
+    icdf = quantile
 
     def log_cdf(self, x):
         return log_lower_gamma(0.5 * self.df, 0.5 * jnp.maximum(as_float(x), 0.0))

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import digamma, gammainc, gammaln
 
+from ppl.distributions.quantiles import quantile
 from ppl.distributions.special import (
     as_float,
     at_end,
@@ -64,6 +65,8 @@ class Gamma(RandomVariable):
 
     def cdf(self, x):
         return gammainc(self.concentration, self._scaled(x))
+
+    icdf = quantile
 
     def log_cdf(self, x):
         return log_lower_gamma(self.concentration, self._scaled(x))

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from ppl.distributions.quantiles import quantile
 from ppl.distributions.special_discrete import chance, integers, one_of, possible, whole
 from ppl.distributions.special_discrete_tails import log1mexp
 from ppl.random_variable import RandomVariable, random_variable
@@ -71,3 +72,5 @@ class Geometric(RandomVariable):
 
     def cdf(self, x):
         return -jnp.expm1(self.log_survival(x))
+
+    icdf = quantile

@@ -4,6 +4,7 @@ import math
 
 import jax.numpy as jnp
 
+from ppl.distributions.quantiles import quantile
 from ppl.distributions.special import as_float, keep_normal, log_beta, on_support
 from ppl.distributions.student_t import log_density, log_upper_mass, standard_draw
 from ppl.random_variable import ArrayLike, RandomVariable, random_variable
@@ -39,6 +40,8 @@ class HalfStudentT(RandomVariable):
 
     def cdf(self, x):
         return -jnp.expm1(self.log_survival(x))
+
+    icdf = quantile
 
     def log_survival(self, x):
         x = as_float(x)

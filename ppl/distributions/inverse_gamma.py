@@ -4,6 +4,7 @@ import jax.numpy as jnp
 from jax.scipy.special import digamma, gammaincc, gammaln
 
 from ppl.distributions.gamma import log_draw
+from ppl.distributions.quantiles import quantile
 from ppl.distributions.special import (
     as_float,
     keep_normal,
@@ -54,6 +55,8 @@ class InverseGamma(RandomVariable):
 
     def cdf(self, x):
         return gammaincc(self.concentration, self._inverse(x))
+
+    icdf = quantile
 
     def log_cdf(self, x):
         return log_upper_gamma(self.concentration, self._inverse(x))

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ppl.distributions.quantiles import quantile
 from ppl.distributions.tails import log_above, log_at_most
 from ppl.errors import ModelError
 from ppl.random_variable import ArrayLike, RandomVariable, concrete, random_variable
@@ -161,6 +162,8 @@ class Mixture(RandomVariable):
     def cdf(self, x) -> Array:
         """Return P(X <= x)."""
         return jnp.exp(self.log_cdf(x))
+
+    icdf = quantile
 
     def _probabilities(self):
         return self.weights if self.weights is not None else jax.nn.softmax(self.logits)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from ppl.distributions.quantiles import quantile
 from ppl.distributions.special_discrete import integers, whole
 from ppl.distributions.special_discrete_draws import draw_poisson
 from ppl.distributions.special_discrete_tails import log_negative_binomial, negative_binomial_tails, outer
@@ -54,3 +55,5 @@ class NegativeBinomial(RandomVariable):
 
     def cdf(self, x):
         return jnp.exp(self.log_cdf(x))
+
+    icdf = quantile

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jax.nn import log_sigmoid, sigmoid
 from jax.typing import ArrayLike
 
+from ppl.distributions.quantiles import quantile
 from ppl.distributions.special_discrete import whole
 from ppl.distributions.special_discrete_tails import log1mexp
 from ppl.random_variable import RandomVariable, random_variable
@@ -70,6 +71,8 @@ class OrderedLogistic(RandomVariable):
 
     def cdf(self, x):
         return jnp.exp(self.log_cdf(x))
+
+    icdf = quantile
 
     def _probs(self):
         """Return the probabilities of all classes, along a new last axis."""

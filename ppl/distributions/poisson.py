@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from ppl.distributions.quantiles import quantile
 from ppl.distributions.special_discrete import integers, log_poisson, whole
 from ppl.distributions.special_discrete_draws import draw_poisson
 from ppl.distributions.special_discrete_tails import outer, poisson_tails
@@ -55,3 +56,5 @@ class Poisson(RandomVariable):
 
     def cdf(self, x):
         return jnp.exp(self.log_cdf(x))
+
+    icdf = quantile

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import ndtr, owens_t
 
+from ppl.distributions.quantiles import quantile
 from ppl.distributions.special import LOG_SQRT_2_PI, as_float, draw_dtype, log_ndtr, on_support
 from ppl.random_variable import ArrayLike, RandomVariable, random_variable
 from ppl.supports import positive, real
@@ -56,6 +57,8 @@ class SkewNormal(RandomVariable):
     def cdf(self, x):
         z = self._standard(x)
         return ndtr(z) - 2 * owens_t(z, jnp.broadcast_to(self.skewness, z.shape))
+
+    icdf = quantile
 
     def _shift(self):
         """Mean of the standard law."""

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from ppl.distributions.gamma import log_draw
+from ppl.distributions.quantiles import quantile
 from ppl.distributions.special import (
     LOG_SQRT_2_PI,
     as_float,
@@ -83,6 +84,8 @@ class StudentT(RandomVariable):
 
     def cdf(self, x):
         return jnp.exp(self.log_cdf(x))
+
+    icdf = quantile
 
     def log_cdf(self, x):
         return log_upper_mass(-self._standard(x), self.df)

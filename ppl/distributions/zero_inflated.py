@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from ppl.distributions.quantiles import quantile
 from ppl.distributions.special_discrete import chance, one_of
 from ppl.errors import ModelError
 from ppl.random_variable import RandomVariable, random_variable
@@ -68,6 +69,8 @@ class ZeroInflated(RandomVariable):
 
     def cdf(self, x):
         return jnp.exp(self.log_cdf(x))
+
+    icdf = quantile
 
     def _with_zeros(self, log_base, holds_zero):
         """Return log [p 1(holds zero) + (1 - p) exp(log_base)]."""

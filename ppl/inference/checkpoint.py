@@ -16,8 +16,7 @@ import jax
 import numpy as np
 
 from ppl.errors import FormatError, ModelError
-from ppl.random_variable import elsewhere
-from ppl.sharding import gather
+from ppl.sharding import elsewhere, gather
 from ppl.tracing.handle import model_name
 
 FORMAT = 1

@@ -24,8 +24,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from ppl.errors import ModelError
-from ppl.random_variable import elsewhere
-from ppl.sharding import spelled
+from ppl.sharding import elsewhere, spelled
 
 EXIT = 75  # "temporary failure": run the job again
 TIMEOUT = 60.0  # seconds until a process that stays away is given up

@@ -15,7 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ppl.errors import ModelError, listed
-from ppl.random_variable import concrete, elsewhere
+from ppl.random_variable import concrete
+from ppl.sharding import elsewhere
 from ppl.supports import Support
 from ppl.tracing.entries import Parts, is_leaf, split
 from ppl.tracing.entries import signature as signature

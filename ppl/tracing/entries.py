@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ppl.errors import DataError, ModelError, listed, suggest
-from ppl.random_variable import concrete, elsewhere
+from ppl.random_variable import concrete
+from ppl.sharding import elsewhere
 from ppl.tracing.handle import model_name
 
 STRUCTURE = (bool, int, str, bytes, type(None), type, np.dtype)
