@@ -60,7 +60,13 @@ class _Signature:
         return inspect.Signature([inspect.Parameter(name, kind, default=default(name)) for name, kind in names])
 
 
-@dataclasses.dataclass(init=False, eq=False, repr=False, kw_only=True)
+@dataclass_transform(frozen_default=True, eq_default=False, kw_only_default=True)
+def _fields_by_name(cls: type[Family]) -> type[Family]:
+    """Tell type checkers that the fields of a class are arguments by name."""
+    return cls
+
+
+@_fields_by_name
 class RandomVariable:
     """Base of all families: parameters, name, shape, value, role, weight and sharding.
 
@@ -394,11 +400,11 @@ def weighted_log_prob(rv, x, inside=False):
 
 @dataclass_transform(frozen_default=True, eq_default=False)
 def random_variable(cls: type[Family]) -> type[Family]:
-    """Make a family of a class with annotated parameters: a frozen dataclass that is a pytree."""
-    cls = dataclasses.dataclass(init=False, eq=False, repr=False)(cls)
-    fields = dataclasses.fields(cls)
-    cls.parameter_names = tuple(f.name for f in fields if f.name not in FIELDS)
-    cls.positional = tuple(f.name for f in fields if not f.kw_only)
+    """Make a family of a class with annotated parameters: they are arguments of the constructor, and it is a pytree."""
+    families = [c for c in reversed(cls.__mro__) if issubclass(c, RandomVariable) and c is not RandomVariable]
+    declared = {name: hint for c in families for name, hint in inspect.get_annotations(c).items()}
+    cls.positional = tuple(name for name, hint in declared.items() if "ClassVar" not in str(hint))
+    cls.parameter_names = tuple(name for name in cls.positional if name not in FIELDS)
 
     def flatten(rv):
         children = [getattr(rv, n) for n in (*rv.parameter_names, "value", "weight")]
