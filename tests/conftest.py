@@ -1,10 +1,17 @@
 """Rules for every test: warnings are errors, nothing is broadcast or promoted silently, eight CPU devices, any base seed."""
 
+import signal
+import sys
+import threading
 import zlib
+from pathlib import Path
 
 import jax
 import pytest
 
+sys.path.append(str(Path(__file__).parents[1]))  # for `benchmarks`; `ppl` is the installed one
+if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell turns Ctrl-C off for what runs in its background
 jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")

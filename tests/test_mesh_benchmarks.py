@@ -43,9 +43,9 @@ def test_hand_written_trajectories_agree():
     import jax.numpy as jnp
     from jax.sharding import NamedSharding
     from jax.sharding import PartitionSpec as P
+    from meshes import mesh_of
 
     from benchmarks import mesh as bench
-    from tests.meshes import mesh_of
 
     _, likelihood, data, _, start, rows = bench.workload("movielens", 0.01)
     mesh = mesh_of("4")

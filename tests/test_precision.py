@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from meshes import LOGISTIC, logistic, mesh_of
 
 import ppl
-from tests.meshes import LOGISTIC, logistic, mesh_of
 
 
 def located(z):

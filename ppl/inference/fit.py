@@ -19,6 +19,7 @@ from ppl.version import versions
 
 GOOD_K = 0.7  # k-hat above which importance weights are no use
 DIAGNOSTIC_DRAWS = 2000
+OVERSAMPLED = 4  # draws of the guide for each one that is kept by its weight
 BATCH_BYTES = 2**28  # of data that are read at once
 
 
@@ -63,29 +64,36 @@ class Fit:
     identity: Any = None
     placement: Any = None
 
-    def posterior(self, draws: int = 1000, *, seed: Any = 0, chains: int = 1) -> Posterior:
+    def posterior(
+        self, draws: int = 1000, *, seed: Any = 0, chains: int = 1, smoothed: bool | None = None
+    ) -> Posterior:
         """Draw from the fitted guide: a `Posterior` like that of a sampler, derived variables included.
 
         Args:
           draws: how many draws each chain has; all are independent.
           seed: an int or a jax key.
           chains: how many chains to arrange them in.
+          smoothed: whether to resample draws of the guide by their Pareto-smoothed importance weights, which corrects what
+            the guide misses as long as `pareto_k` is below 0.7. By default only after `pathfinder`.
         """
+        smoothed = self.smoothed if smoothed is None else smoothed
+        if smoothed:
+            self._has_density()
         if not isinstance(draws, int | np.integer) or draws < 1:
             raise ModelError(f"draws={draws!r}: give a whole number, at least 1")
         problem = self.problem
 
         def one(key, values, arrays):
             draw = problem.draw(key, arrays["params"], arrays)
-            if not self.smoothed:
+            if not smoothed:
                 return problem.record(draw.values, arrays["params"], arrays), jnp.zeros(())
             log_joint = problem.log_joint(draw.values, arrays["params"], arrays)
             return problem.record(draw.values, arrays["params"], arrays), log_joint - draw.log_guide
 
         count = draws * chains
-        wanted = max(count, DIAGNOSTIC_DRAWS) if self.smoothed else count
-        values, log_weights = self._over(("posterior", self.smoothed), one, wanted, seed)
-        if self.smoothed:
+        wanted = max(OVERSAMPLED * count, DIAGNOSTIC_DRAWS) if smoothed else count
+        values, log_weights = self._over(("posterior", smoothed), one, wanted, seed)
+        if smoothed:
             picked = resample(log_weights[0], count, seed)
             values = {n: v[:, picked] for n, v in values.items()}
         structure = problem.model.structure

@@ -98,7 +98,7 @@ class Plain:
         """Return the problem bound to the first `size` rows."""
         rows = slice(0, size)
         part = {n: jax.tree.map(lambda x: np.asarray(x)[rows], v) if n in batch else v for n, v in self.data.items()}
-        return Problem.of(self.model, self.spec, part, self.params, self.align)
+        return Problem.of(self.model, self.spec, part, self.params, self.align, tuple(batch))
 
 
 def split(full, plain, model, spec, batch, objective, placement):

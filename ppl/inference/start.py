@@ -4,6 +4,7 @@ Samplers see one vector of free values. `Layout` packs a dict of arrays into it 
 """
 
 import dataclasses
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
@@ -84,8 +85,10 @@ def starts(bound, layout, init, chains):
     """
     vectors = np.zeros((chains, layout.size), layout.dtype)
     free = np.ones((chains, layout.size), bool)
-    if not init:
+    if init is None or (isinstance(init, Mapping) and not init):
         return vectors, free
+    if not isinstance(init, Mapping):
+        raise ModelError(f"init= is a mapping from names to values, or a fit, not {type(init).__name__}")
     given = _checked_init(bound, init, chains)
     for chain in range(chains):
         values = {n: (v[chain] if per_chain else v) for n, (v, per_chain) in given.items()}

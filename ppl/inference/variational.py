@@ -189,8 +189,8 @@ class Problem:
     cut: tuple
 
     @classmethod
-    def of(cls, model, spec, data, params, align=None):
-        """Bind and align. `params` is a whole pytree like the guide's parameters."""
+    def of(cls, model, spec, data, params, align=None, rows=()):
+        """Bind and align. `params` is a whole pytree like the guide's parameters; of entries `rows` steps take some rows."""
         data = dict(data or {})
         parameter = parameter_name(spec.program)
         if parameter in data:
@@ -202,12 +202,13 @@ class Problem:
         wants = [n for n in signature(spec.program) if n != parameter]
         guide_data = {n: data[n] for n in wants if n in data}
         program, arrays = Parametric.of(spec.program, parameter, params)
-        guide_bound = bind(program, {parameter: arrays, **guide_data})
+        rows = (parameter, *rows)
+        guide_bound = bind(program, {parameter: arrays, **guide_data}).as_given(rows)
         if taken:
             model, arrays = Parametric.of(model, parameter, params)
             data[parameter] = arrays
         data = _for_model(model, data, wants)
-        bound = bind(model, data)
+        bound = bind(model, data).as_given(rows)
         pairs = _aligned(bound, guide_bound, spec, align or {})
         return cls(bound, guide_bound, spec, pairs, taken, parameter, _cut(guide_bound))
 

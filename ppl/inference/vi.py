@@ -206,6 +206,8 @@ class Compiled:
 def prepare(model, guide, data, init, objective, gradient, optimizer, samples, align, batch, mesh, sharding):
     """Align, check and place everything. Returns a `Work`."""
     whole_number("samples", samples, 1)
+    if not callable(objective) and not hasattr(objective, "surrogate"):
+        raise ModelError(f"objective={objective!r}: give a function of (log_joint, log_guide), such as infer.elbo")
     placement = Placement.of(mesh, sharding)
     data = placement.data(dict(data or {}))
     if batch:
@@ -222,7 +224,7 @@ def prepare(model, guide, data, init, objective, gradient, optimizer, samples, a
     model = placement.model(model)
     if not spec.free:
         spec = dataclasses.replace(spec, program=placement.model(spec.program))
-    full = Problem.of(model, spec, data, params, align)
+    full = Problem.of(model, spec, data, params, align, tuple(batch or ()))
     placement.check(full, data, params)
     problem, rows = full, None
     if batch:

@@ -256,6 +256,12 @@ class Bound:
         """`{name: Latent}`: shapes and dtypes, in program order."""
         return self.structure.latents
 
+    def as_given(self, names):
+        """Return it with these entries of data stored as they were given, also where `linear` wants them turned."""
+        turned = [key for key in self.arrays if key.endswith(".T") and key.rpartition(":")[0] in names]
+        given = {key.removesuffix(".T"): self.arrays[key].T for key in turned}
+        return dataclasses.replace(self, arrays={**{k: a for k, a in self.arrays.items() if k not in turned}, **given})
+
     def __repr__(self):
         latents = ", ".join(f"{n}{list(latent.shape) or ''}" for n, latent in self.latents.items())
         given = listed([*self.parts.arguments, *self.parts.observed])

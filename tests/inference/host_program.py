@@ -12,11 +12,12 @@ jax.distributed.initialize(f"127.0.0.1:{port}", 2, rank)
 
 import numpy as np  # noqa: E402
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.append(str(Path(__file__).parents[1]))
+
+from meshes import FACTORS, FACTORS_ROWS, LOGISTIC, LOGISTIC_ROWS, factors, logistic  # noqa: E402
 
 import ppl  # noqa: E402
 from ppl.inference import hosts  # noqa: E402
-from tests.meshes import FACTORS, FACTORS_ROWS, LOGISTIC, LOGISTIC_ROWS, factors, logistic  # noqa: E402
 
 mesh = jax.make_mesh((4,), ("rows",))
 mine = slice(32 * rank, 32 * rank + 32)

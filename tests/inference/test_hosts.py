@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from meshes import FACTORS, FACTORS_ROWS, LOGISTIC, LOGISTIC_ROWS, factors, logistic, mesh_of
 
 import ppl
 from ppl import infer
 from ppl.inference import hosts
-from tests.meshes import FACTORS, FACTORS_ROWS, LOGISTIC, LOGISTIC_ROWS, factors, logistic, mesh_of
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 8  # PPL_HOST_TIMEOUT of the processes that are stopped
@@ -26,7 +26,7 @@ def start(mode, folder, *more):
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     environment = {
-        **os.environ, "PYTHONPATH": str(ROOT), "PPL_CACHE": "off", "JAX_PLATFORMS": "cpu",
+        **os.environ, "PPL_CACHE": "off", "JAX_PLATFORMS": "cpu",
         "PPL_HOST_TIMEOUT": str(SECONDS if mode == "long" else 200),
     }  # fmt: skip
     processes = []

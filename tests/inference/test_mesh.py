@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from meshes import FACTORS, FACTORS_ROWS, LOGISTIC, LOGISTIC_ROWS, MESHES, factors, logistic, mesh_of, text_on
 
 import ppl
 from ppl import ModelError, Normal, infer
 from ppl.inference import hmc
 from ppl.inference.exchanges import exchanges
-from tests.meshes import FACTORS, FACTORS_ROWS, LOGISTIC, LOGISTIC_ROWS, MESHES, factors, logistic, mesh_of, text_on
 
 SAMPLERS = {
     "nuts": dict(step_size=0.2, max_depth=5),
@@ -146,7 +146,7 @@ def test_shared_values_are_equal_on_all_devices_and_parts_differ():
 
 
 def _ready(mesh):
-    from tests.meshes import program_on
+    from meshes import program_on
 
     return program_on(factors, FACTORS, mesh, FACTORS_ROWS, "nuts")
 

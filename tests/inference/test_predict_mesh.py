@@ -4,10 +4,10 @@ import jax
 import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
+from meshes import FACTORS, FACTORS_ROWS, LOGISTIC, LOGISTIC_ROWS, factors, logistic, mesh_of
 
 import ppl
 from ppl import infer
-from tests.meshes import FACTORS, FACTORS_ROWS, LOGISTIC, LOGISTIC_ROWS, factors, logistic, mesh_of
 
 
 def quick(n):

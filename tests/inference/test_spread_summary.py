@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from meshes import mesh_of
 
 import ppl
 from ppl.inference import diagnostics, spread_summary
 from ppl.inference.exchanges import exchanges
-from tests.meshes import mesh_of
 
 
 def some_draws(chains=4, length=60, rows=16):

@@ -99,6 +99,21 @@ def test_its_posterior_is_the_posterior_of_samplers_in_kind():
     assert infer.log_likelihood(line, posterior, LINE)["y"].shape == (2, 4000, 8)
 
 
+@pytest.mark.false_alarm(1e-7)
+def test_smoothed_weights_correct_a_guide_that_is_off():
+    """Half a standard deviation off and half as wide again: 8000 draws resampled from 32,000 are worth 5000 at least."""
+    off = exact_line()
+    off |= {"a": off["a"] + 0.5 * LINE_SD[0], "sd_a": 1.5 * off["sd_a"], "sd_b": 1.5 * off["sd_b"]}
+    fit = start(line, full_rank_by_hand, LINE, off)
+    posterior = fit.posterior(draws=4000, chains=2, seed=3, smoothed=True)
+    for name, mean, sd in zip("ab", LINE_MEAN, LINE_SD, strict=True):
+        assert abs(posterior[name].mean() - mean) < 5.8 * sd / np.sqrt(5000)
+        assert abs(posterior[name].std() / sd - 1) < 5.8 / np.sqrt(2 * 5000)
+    assert abs(fit.posterior(draws=4000)["a"].mean() - LINE_MEAN[0]) > 0.3 * LINE_SD[0]
+    with pytest.raises(ppl.ModelError, match="no importance weights"):
+        infer.vi(line, infer.map, LINE, steps=0, progress=False).posterior(smoothed=True)
+
+
 def full_rank_by_hand(q):
     b = yield Normal(q["b"], q["sd_b"], name="b")
     yield Normal(q["a"] + q["slope"] * (b - q["b"]), q["sd_a"], name="a")
