@@ -22,6 +22,12 @@ def logistic(X):
     yield Bernoulli(logits=jnp.matmul(X, w), name="y")
 
 
+def by_feature(X):
+    """The same; alone, its data would be kept feature by feature."""
+    w = yield Normal(0.0, 1.0, shape=(2,), name="w")
+    yield Bernoulli(logits=ppl.linear(X, w), name="y")
+
+
 def coded(X):
     """A code for each row, and a global noise."""
     s = yield ppl.HalfNormal(1.0, name="s")
@@ -64,6 +70,7 @@ def work(model, guide, data, init, batch):
 
 CASES = {
     "global": (logistic, infer.mean_field, {"X": X, "y": LABELS}, None, {"X": 6, "y": 6}),
+    "by feature": (by_feature, infer.mean_field, {"X": X, "y": LABELS}, None, {"X": 6, "y": 6}),
     "local": (coded, amortized, {"X": X, "out": X}, {"s": 0.1, "w": jnp.array([0.3, -0.2])}, {"X": 7, "out": 7}),
     "rows": (
         coded, by_rows, {"X": X, "out": X, "rows": np.arange(N)}, {"s": 0.1, "mean": jnp.linspace(-1.0, 1.0, N)},

@@ -99,6 +99,23 @@ def test_its_posterior_is_the_posterior_of_samplers_in_kind():
     assert infer.log_likelihood(line, posterior, LINE)["y"].shape == (2, 4000, 8)
 
 
+@pytest.mark.false_alarm(1e-15)
+def test_parameters_may_be_the_matrix_of_a_linear_predictor():
+    """A bound model keeps such a matrix turned; one that is trained stays as it is."""
+
+    def guide(q, x):
+        both = ppl.linear(q["matrix"], x[:3])
+        yield Normal(both[0], 1.0, name="a")
+        yield Normal(both[1], 1.0, name="b")
+
+    start = np.arange(6, dtype=np.float32).reshape(2, 3)
+    fit = infer.vi(line, guide, LINE, init={"matrix": start}, steps=0, progress=False)
+    draws = fit.posterior(2000)
+    for name, mean in zip("ab", start @ LINE["x"][:3], strict=True):
+        assert abs(draws[name].mean() - mean) < 0.2  # nine standard errors
+    assert infer.vi(line, guide, LINE, init=fit, steps=3, progress=False).params["matrix"].shape == (2, 3)
+
+
 @pytest.mark.false_alarm(1e-7)
 def test_smoothed_weights_correct_a_guide_that_is_off():
     """Half a standard deviation off and half as wide again: 8000 draws resampled from 32,000 are worth 5000 at least."""

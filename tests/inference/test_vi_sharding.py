@@ -27,6 +27,11 @@ def regression(X):
     yield Normal(jnp.matmul(X, w), 0.5, name="y")
 
 
+def by_feature(X):
+    w = yield Normal(0.0, 1.0, shape=(3,), name="w")
+    yield Normal(ppl.linear(X, w), 0.5, name="y")
+
+
 def effects(X):
     """A latent variable for each row."""
     s = yield ppl.HalfNormal(1.0, name="s")
@@ -38,6 +43,7 @@ ROWS = {"X": P("rows"), "y": P("rows"), "z": P("rows")}
 DATA = {"X": X, "y": Y}
 CASES = {
     "global": (regression, {"X": P("rows"), "y": P("rows")}),
+    "by feature": (by_feature, {"X": P("rows"), "y": P("rows")}),
     "local": (effects, ROWS),
 }
 
@@ -78,9 +84,7 @@ def hierarchy(X):
     yield Normal(a + jnp.matmul(X, w), s, name="y")
 
 
-@pytest.mark.parametrize(
-    "model, sharding", [*CASES.values(), (hierarchy, CASES["global"][1])], ids=["global", "local", "several"]
-)
+@pytest.mark.parametrize("model, sharding", [*CASES.values(), (hierarchy, CASES["global"][1])], ids=[*CASES, "several"])
 def test_one_sum_over_devices_a_step_and_no_gathering(model, sharding):
     """The bound and the gradients of all shared parameters are summed over devices together, in one call."""
     text = compiled_text(model, infer.mean_field, sharding)
