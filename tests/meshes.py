@@ -56,8 +56,10 @@ def program_on(model, data, mesh, sharding, kernel, number=2, **options):
     with board.active:
         bound = ppl.bind(model, data)
         layout = Layout.of(bound.structure)
-        job = chains.Job(kernel, chains=number, draws=10, warmup=10, options=chunk.options(num_warmup=10, **options))
         placed = spread.Spread.of(board, bound)
+        told = chunk.options(num_warmup=10, **options)
+        metric = "dense" if placed.flat and kernel != "metropolis" else "diagonal"  # as the samplers choose
+        job = chains.Job(kernel, chains=number, draws=10, warmup=10, metric=metric, options=told)
         arrays = placed.lay(bound.arrays)
         program = meshes.prepare(bound, layout, job, placed)
         block = meshes.first_states(bound, layout, job, program, seed_words(0), None)[0]

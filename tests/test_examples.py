@@ -20,7 +20,7 @@ MESH = (jax.sharding.AxisType.Auto,)
 def folder(monkeypatch):
     monkeypatch.syspath_prepend(str(FOLDER))
     yield
-    for name in ("vae", "image_transformer", "bayesian_network", "variational_programs"):
+    for name in ("vae", "image_transformer", "bayesian_network", "variational_programs", "distributed_nuts"):
         sys.modules.pop(name, None)
 
 
@@ -131,3 +131,17 @@ def test_intervals_of_the_bayesian_network_hold():
 
     half, most, error, _ = bayesian_network.coverage(steps=800, hidden=8)
     assert abs(half - 0.5) < 0.24 and most > 0.76 and error < 0.85
+
+
+def test_distributed_nuts():
+    """Rows that eight devices do not divide; the posterior is that of one device, within six standard errors of 150 draws."""
+    import distributed_nuts as program
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1003, 5)).astype(np.float32)
+    data = {"X": X, "y": (rng.random(1003) < 1 / (1 + np.exp(-X @ np.arange(5) / 2))).astype(np.int32)}
+    plan, found = program.sample(data, groups=2, draws=150, warmup=150, progress=False)
+    assert [row.local for row in plan.rows if row.name == "X"] == [(251, 5)]
+    alone = ppl.infer.nuts(program.logistic, data, draws=500, progress=False)
+    shift = abs(found["w"].mean((0, 1)) - alone["w"].mean((0, 1))) / alone["w"].std((0, 1))
+    assert shift.max() < 6 / np.sqrt(150)

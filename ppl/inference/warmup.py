@@ -173,15 +173,16 @@ class GradientTuner:
     def update(self, tuning, state, signal, iteration, options):
         """Learn from one warm-up transition; say whether the step size should be searched again."""
         filled = tuning.windows.count[1].astype(jnp.int32)
-        plan = schedule(iteration, options.num_warmup, filled, self.metric.every)
+        every = self.metric.every(sum(jnp.size(x) for x in jax.tree.leaves(state.position)))
+        plan = schedule(iteration, options.num_warmup, filled, every)
         grown = jax.vmap(self.metric.update, (0, None, None))(tuning.windows, state.position, state.gradient)
         windows = hmc.select(plan.estimate & ~(signal.diverging > 0), grown, tuning.windows)
         shifted = jax.tree.map(lambda x: jnp.stack([x[1], jnp.zeros_like(x[1])]), windows)
         windows = hmc.select(plan.switch, shifted, windows)
         foreground = jax.tree.map(lambda x: x[0], windows)
         count = foreground.count.astype(jnp.int32)
-        due = plan.estimate & (count >= 3) & ((count % self.metric.every == 0) | plan.switch)
-        if self.metric.every > 1:
+        due = plan.estimate & (count >= 3) & ((count % every == 0) | plan.switch)
+        if every > 1:
             scale = jax.lax.cond(due, self.metric.estimate, lambda moments, scale: scale, foreground, tuning.scale)
         else:
             scale = hmc.select(due, self.metric.estimate(foreground, tuning.scale), tuning.scale)

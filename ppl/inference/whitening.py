@@ -98,7 +98,7 @@ class Estimator(NamedTuple):
       estimate: `estimate(moments, previous) -> whitening`; entries that cannot be told yet stay as in `previous`.
       first: `first(position, gradient) -> whitening`, from the starting point alone.
       blank: `blank(position) -> whitening`, the identity in the same form, in numpy.
-      every: number of draws between estimates, since an estimate may be costly.
+      every: `every(size)`, the number of draws between estimates, since an estimate may be costly.
     """
 
     init: Callable
@@ -106,7 +106,7 @@ class Estimator(NamedTuple):
     estimate: Callable
     first: Callable
     blank: Callable
-    every: int = 1
+    every: Callable = lambda size: 1
 
 
 def _ones(tree):
@@ -212,7 +212,7 @@ dense = Estimator(
     _dense_estimate,
     _dense_first,
     lambda position: Dense(np.eye(np.shape(position)[0], dtype=position.dtype)),
-    every=10,
+    every=lambda size: max(10, size // 2),
 )
 
 
