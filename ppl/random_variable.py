@@ -30,6 +30,20 @@ from ppl.sharding import elsewhere
 
 ArrayLike = jax.typing.ArrayLike
 Family = TypeVar("Family")
+SYNONYMS = {  # names of parameters in other libraries
+    **dict.fromkeys(("sigma", "sd", "std", "stddev"), ("scale",)),
+    **dict.fromkeys(("mu", "mean"), ("loc",)),
+    **dict.fromkeys(("lam", "lambda_", "beta"), ("rate", "scale")),
+    **dict.fromkeys(("p", "prob", "theta"), ("probs",)),
+    **dict.fromkeys(("n", "trials"), ("total_count",)),
+    **dict.fromkeys(("nu", "dof"), ("df",)),
+    **dict.fromkeys(("cov", "Sigma"), ("covariance",)),
+    "alpha": ("concentration",),
+    "logit_p": ("logits",),
+    "observed": ("value",),
+    "dims": ("shape",),
+    "size": ("shape",),
+}
 FIELDS = ("shape", "name", "value", "role", "weight", "sharding", "loops")
 
 
@@ -145,21 +159,22 @@ class RandomVariable:
     def __init__(self, *values, **fields):
         names, family = self.parameter_names, type(self).__name__
         if len(values) > len(self.positional):
-            raise TypeError(
-                f"{family} was given {len(values)} values by position and takes {listed(self.positional) or 'none'}: "
+            raise ModelError(
+                f"{family} was given {len(values)} values by position and takes {listed(map(repr, self.positional)) or 'none'}: "
                 "give the others by name, such as shape=, name= and value="
             )
         given = dict(zip(self.positional, values, strict=False))
         for name in fields:
             if name in given:
-                raise TypeError(f"{family} was given {name} twice, by position and by name")
+                raise ModelError(f"{family} was given {name} twice, by position and by name")
             if name not in names and name not in FIELDS:
                 known = (*names, *FIELDS[:-1])
-                raise TypeError(f"{family} has no parameter {name!r} ({listed(known)}).{suggest(name, known)}")
+                meant = next((n for n in known if n in SYNONYMS.get(name, ())), name)
+                raise ModelError(f"{family} has no parameter {name!r} ({listed(known)}).{suggest(meant, known)}")
         given |= fields
         for name in names:
             if name not in given and not hasattr(type(self), name):
-                raise TypeError(f"{family} needs its parameter {name!r}")
+                raise ModelError(f"{family} needs its parameter {name!r}")
         self.__dict__.update({name: getattr(type(self), name) for name in (*names, *FIELDS) if name not in given})
         self.__dict__.update(given)
         self.__post_init__()

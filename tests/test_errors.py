@@ -126,6 +126,40 @@ def a_parameter_that_is_text():
 
 
 @mistake
+def a_parameter_that_the_family_does_not_have():
+    def model():
+        yield Normal(0.0, sigma=1.0, name="x")  # here
+
+    bind(model)
+
+
+@mistake
+def a_parameter_left_out():
+    def model():
+        yield ppl.Gamma(rate=2.0, name="x")  # here
+
+    bind(model)
+
+
+@mistake
+def a_shape_by_position():
+    def model():
+        yield Normal(0.0, 1.0, (3,), name="x")  # here
+
+    bind(model)
+
+
+@mistake
+def start_values_that_are_no_mapping():
+    ppl.infer.nuts(schools, {"sigma": SIGMA}, init=3.0)
+
+
+@mistake
+def an_objective_that_is_text():
+    ppl.infer.vi(schools, ppl.infer.mean_field, {"sigma": SIGMA}, objective="elbo")
+
+
+@mistake
 def a_variable_used_as_a_number():
     def model():
         mu = Normal(0.0, 1.0, name="mu")

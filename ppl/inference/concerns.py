@@ -136,10 +136,13 @@ def _saturation(posterior, slowest):
     if not (share > LARGEST_SATURATION).any():
         return None
     worst = int(np.argmax(share))
+    dense = posterior.settings.get("metric") == "dense"
+    advice = (
+        "give more warmup=, or another parametrization" if dense else "try metric='dense', or similar scales for all"
+    )
     return (
         f"{share[worst]:.0%} of the transitions of chain {worst} reached the largest tree depth: trajectories were cut "
-        f"short and draws are costly ({slowest} moves slowest); bring variables to similar scales, or try "
-        "metric='dense'."
+        f"short and draws are costly ({slowest} moves slowest); {advice}."
     )
 
 
