@@ -88,7 +88,7 @@ def starts(bound, layout, init, chains):
     if init is None or (isinstance(init, Mapping) and not init):
         return vectors, free
     if not isinstance(init, Mapping):
-        raise ModelError(f"init= is a mapping from names to values, or a fit, not {type(init).__name__}")
+        raise ModelError(f"init= is a mapping from names to values, {{'mu': 0.0}}, or a fit, not {type(init).__name__}")
     given = _checked_init(bound, init, chains)
     for chain in range(chains):
         values = {n: (v[chain] if per_chain else v) for n, (v, per_chain) in given.items()}
