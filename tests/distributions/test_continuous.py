@@ -268,7 +268,7 @@ def test_distribution_functions_equal_scipy(name, dtype, double):
             assert (error <= slack).all(), (method, error.max())
     if "icdf" in methods:
         back = np.stack([law.cdf(np.asarray(v, float)) for law, v in zip(laws, got["icdf"], strict=True)])
-        assert (abs(back - points) <= slack).all(), back - points
+        assert (abs(back - points) <= 2 * slack).all(), back - points  # the error of the cdf, and that of rounding x
 
 
 def truth_density(row, x, parameters):
