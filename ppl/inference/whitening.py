@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 SMALLEST, LARGEST = 1e-10, 1e10  # bounds of a scale; float32 holds their squares
+MOST_ROOTS = 12  # Newton steps to a square root
 
 
 class Identity(NamedTuple):
@@ -73,6 +74,13 @@ def _product(matrix, vector):
     if len(vector) > 32:
         return matrix @ vector
     return jnp.sum(matrix * jnp.expand_dims(vector, 0), 1)
+
+
+def _matrices(first, second):
+    """Return `first @ second`, likewise."""
+    if len(second) > 32:
+        return first @ second
+    return jnp.sum(jnp.expand_dims(first, 2) * jnp.expand_dims(second, 0), 1)
 
 
 class Moments(NamedTuple):
@@ -177,7 +185,8 @@ def _dense_estimate(moments, previous):
     """Geometric mean of the covariance of the draws and the inverse covariance of the gradients.
 
     The mean G solves `G C_draws^-1 G = C_gradients^-1`; for a Gaussian it is the covariance itself as soon as there are
-    more draws than coordinates. Both are shrunk towards the diagonal answer, within its coordinates.
+    more draws than coordinates. Both are shrunk towards the diagonal answer, within its coordinates. With
+    `L L^T = C_gradients`, `G = L^-T R L^-1`, where R is the square root of `L^T C_draws L`.
     """
     size = moments.mean.shape[1]
     draws, gradients = jnp.diag(moments.spread[0]), jnp.diag(moments.spread[1])
@@ -188,18 +197,69 @@ def _dense_estimate(moments, previous):
     one = jnp.eye(size, dtype=scale.dtype)
     draws = share * moments.spread[0] / (row * column) / degrees + (1 - share) * one
     gradients = share * moments.spread[1] * (row * column) / degrees + (1 - share) * one
-    values, vectors = _eigen(gradients)
-    root = jnp.sqrt(values)
-    middle = (vectors.T @ draws @ vectors) * (jnp.expand_dims(root, 1) * jnp.expand_dims(root, 0))
-    values, inner = _eigen(middle)
-    factor = row * ((vectors / jnp.expand_dims(root, 0)) @ (inner * jnp.expand_dims(jnp.sqrt(jnp.sqrt(values)), 0)))
+    lower = _cholesky(gradients)
+    factor = row * _matrices(
+        _inverse(gradients), _matrices(lower, _cholesky(_square_root(_matrices(_matrices(lower.T, draws), lower))))
+    )
     return Dense(jnp.where(jnp.all(jnp.isfinite(factor)), factor, previous.factor))
 
 
-def _eigen(matrix):
-    """Return eigenvalues, bounded away from 0, and eigenvectors of a positive definite matrix."""
-    vectors, values = jax.lax.linalg.eigh(matrix, sort_eigenvalues=False)
-    return jnp.maximum(values, 10 * jnp.finfo(values.dtype).eps * jnp.max(values)), vectors
+# Factors of small positive definite matrices, as loops of rank-one updates: LAPACK would be loaded with scipy.linalg, half
+# a second, and its threads and ours wait for each other.
+
+
+def _pivot(value):
+    return jnp.maximum(value, 10 * jnp.finfo(value.dtype).eps)
+
+
+def _cholesky(matrix):
+    """Return the lower triangular factor of a matrix with a diagonal of about 1; small pivots are raised."""
+    place = jnp.arange(len(matrix), dtype=jnp.int32)
+
+    def body(k, carry):
+        rest, factor = carry
+        column = jnp.where(place >= k, rest[k], 0) / jnp.sqrt(_pivot(rest[k, k]))
+        rest = rest - jnp.expand_dims(column, 1) * jnp.expand_dims(column, 0)
+        return rest, jnp.where(jnp.expand_dims(place == k, 0), jnp.expand_dims(column, 1), factor)
+
+    return jax.lax.fori_loop(0, len(matrix), body, (matrix, jnp.zeros_like(matrix)))[1]
+
+
+def _inverse(matrix):
+    """Return the inverse of a positive definite matrix, by sweeping each coordinate."""
+    place = jnp.arange(len(matrix), dtype=jnp.int32)
+
+    def body(k, swept):
+        column, here = swept[k], place == k
+        pivot = _pivot(column[k])
+        ratio = column / pivot
+        both = jnp.expand_dims(here, 1) | jnp.expand_dims(here, 0)
+        edge = jnp.where(jnp.expand_dims(here, 0), jnp.expand_dims(ratio, 1), jnp.expand_dims(ratio, 0))
+        corner = jnp.expand_dims(here, 1) & jnp.expand_dims(here, 0)
+        inner = swept - jnp.expand_dims(ratio, 1) * jnp.expand_dims(column, 0)
+        return jnp.where(corner, -1 / pivot, jnp.where(both, edge, inner))
+
+    return -jax.lax.fori_loop(0, len(matrix), body, matrix)
+
+
+def _square_root(matrix):
+    """Return the square root of a positive definite matrix: Newton's iteration in the form of Denman and Beavers (1976)."""
+    size = jnp.trace(matrix) / len(matrix)
+    one = jnp.eye(len(matrix), dtype=matrix.dtype)
+
+    def going(carry):
+        count, _, ratio = carry
+        return (count < MOST_ROOTS) & (jnp.max(jnp.abs(ratio - one)) > 1e-3)
+
+    def body(carry):
+        count, root, ratio = carry  # ratio = root matrix^-1 root, which goes to 1
+        inverse = _inverse(ratio)
+        root = 0.5 * (root + _matrices(root, inverse))
+        ratio = 0.5 * one + 0.25 * (ratio + inverse)
+        return count + 1, 0.5 * (root + root.T), 0.5 * (ratio + ratio.T)
+
+    start = (jnp.int32(0), matrix / size, matrix / size)
+    return jnp.sqrt(size) * jax.lax.while_loop(going, body, start)[1]
 
 
 def _dense_first(position, gradient):
