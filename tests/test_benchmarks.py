@@ -4,18 +4,14 @@ import importlib
 import json
 import sys
 import types
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[1]
-
 
 @pytest.fixture
-def benchmarks(monkeypatch):
+def benchmarks():
     """Import modules of `benchmarks` by name."""
-    monkeypatch.syspath_prepend(str(ROOT))
     yield lambda name: importlib.import_module(f"benchmarks.{name}")
     for name in [n for n in sys.modules if n.split(".")[0] == "benchmarks"]:
         del sys.modules[name]

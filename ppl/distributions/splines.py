@@ -47,16 +47,21 @@ def _piece(edges, x):
     return jnp.clip(jnp.sum((x[..., None] >= edges[..., 1:-1]).astype(jnp.int32), -1), 0, edges.shape[-1] - 2)
 
 
+def _at_piece(x_knots, y_knots, slopes, k):
+    """Return what piece k is made of: its left and lower ends, width, height, slope, and the slopes at its ends."""
+    left, low = _at(x_knots, k), _at(y_knots, k)
+    width, height = _at(x_knots, k + 1) - left, _at(y_knots, k + 1) - low
+    return left, low, width, height, height / width, _at(slopes, k), _at(slopes, k + 1)
+
+
 def forward(u, raw, bins, bound):
     """Return `(x, log dx/du)` for each u, with parameters [..., 3 bins - 1]."""
     x_knots, y_knots, slopes = knots(raw, bins, bound)
     inside = abs(u) < bound
     v = jnp.where(inside, u, jnp.zeros_like(u))
     k = _piece(x_knots, v)
-    left, right, low, high = (_at(t, i) for t, i in ((x_knots, k), (x_knots, k + 1), (y_knots, k), (y_knots, k + 1)))
-    first, last = _at(slopes, k), _at(slopes, k + 1)
-    width, height = right - left, high - low
-    slope, z = height / width, (v - left) / width
+    left, low, width, height, slope, first, last = _at_piece(x_knots, y_knots, slopes, k)
+    z = (v - left) / width
     mixed = z * (1 - z)
     bottom = slope + (first + last - 2 * slope) * mixed
     x = low + height * (slope * z * z + first * mixed) / bottom
@@ -76,10 +81,8 @@ def inverse(x, raw, bins, bound):
     inside = abs(x) < bound
     w = jnp.where(inside, x, jnp.zeros_like(x))
     k = _piece(y_knots, w)
-    left, right, low, high = (_at(t, i) for t, i in ((x_knots, k), (x_knots, k + 1), (y_knots, k), (y_knots, k + 1)))
-    first, last = _at(slopes, k), _at(slopes, k + 1)
-    width, height = right - left, high - low
-    slope, rise = height / width, w - low
+    left, low, width, height, slope, first, last = _at_piece(x_knots, y_knots, slopes, k)
+    rise = w - low
     twist = first + last - 2 * slope
     a = height * (slope - first) + rise * twist
     b = height * first - rise * twist

@@ -25,6 +25,7 @@ from ppl.errors import DataError, ModelError, listed, suggest
 from ppl.inference.objectives import elbo
 from ppl.inference.parameters import apart
 from ppl.inference.variational import Problem
+from ppl.tracing.bind import entry_of
 from ppl.tracing.handle import handler
 
 
@@ -282,7 +283,7 @@ def _same(a, b):
 
 def _keys(bound, batch):
     """Return the keys of arrays that belong to entries of batch."""
-    return frozenset(k for k in bound.arrays if (k[1:] if k.startswith("=") else k.rpartition(":")[0]) in batch)
+    return frozenset(key for key in bound.arrays if entry_of(key) in batch)
 
 
 def _parts(batch, placement, total, size):

@@ -11,7 +11,6 @@ Reference: Hoffman et al. (2019), NeuTra-lizing bad geometry in Hamiltonian Mont
 """
 
 import dataclasses
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +22,7 @@ from ppl.inference.fit import Fit
 from ppl.inference.low_rank import LowRankNormal
 from ppl.random_variable import weighted_log_prob
 from ppl.supports import real
-from ppl.tracing.handle import handle, model_name
+from ppl.tracing.handle import Around, handle
 
 
 def neutra(model: Callable[..., Any], fit: Fit) -> Callable[..., Any]:
@@ -51,19 +50,11 @@ def neutra(model: Callable[..., Any], fit: Fit) -> Callable[..., Any]:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Warped:
+class Warped(Around):
     """A model in the coordinates of a fit: called as the model is."""
 
     model: Any
     fit: Fit
-
-    @property
-    def __signature__(self):
-        return inspect.signature(self.model)
-
-    @property
-    def __name__(self):
-        return model_name(self.model)
 
     def __call__(self, *args, **kwargs):
         """Return the running model."""

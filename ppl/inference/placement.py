@@ -12,10 +12,10 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 
 from ppl.errors import ModelError, listed, suggest
-from ppl.sharding import place
+from ppl.sharding import place, twin
 from ppl.tracing.handle import handler
 
 
@@ -35,7 +35,7 @@ class Placement:
     def of(cls, mesh, sharding):
         """Return the placement that the two arguments of a fit ask for."""
         if not sharding:
-            return cls() if mesh is None else cls(_auto(mesh))
+            return cls() if mesh is None else cls(twin(mesh))
         for name, spec in sharding.items():
             if isinstance(spec, NamedSharding):
                 mesh = spec.mesh if mesh is None else mesh
@@ -48,7 +48,7 @@ class Placement:
                 f"sharding names {listed(sharding)}, but there is no mesh: give mesh=jax.make_mesh((8,), ('rows',))"
             )
         specs = tuple((n, s.spec if isinstance(s, NamedSharding) else s) for n, s in sharding.items())
-        return cls(_auto(mesh), specs)
+        return cls(twin(mesh), specs)
 
     @property
     def active(self):
@@ -144,13 +144,6 @@ class Placement:
                     f"sharding has {name!r}, which is no entry of data, no variable and no parameter ({listed(known)})."
                     f"{suggest(name, known)}"
                 )
-
-
-def _auto(mesh):
-    """Return the mesh with `Auto` axes."""
-    if all(kind == AxisType.Auto for kind in mesh.axis_types):
-        return mesh
-    return Mesh(mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,) * len(mesh.axis_names))
 
 
 def path_name(path):

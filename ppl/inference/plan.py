@@ -20,7 +20,7 @@ from ppl.inference import spread
 from ppl.inference.exchanges import exchanges
 from ppl.inference.start import Layout
 from ppl.sharding import axes_of, transposed
-from ppl.tracing.bind import bind
+from ppl.tracing.bind import bind, entry_of, is_turned
 from ppl.tracing.handle import model_name
 
 LARGE = 2**16  # bytes; smaller arrays may lie on all devices without a remark
@@ -129,10 +129,10 @@ def plan(
 def _rows(bound, placed):
     structure = bound.structure
     for key, array in bound.arrays.items():
-        name, _, part = key.removeprefix("=").removesuffix(".T").partition(":")
-        name = name if part in ("", "0") else f"{name}[{part}]"
-        spec, shape = placed.arrays[key], array.shape
-        if key.endswith(".T"):
+        name, spec, shape = entry_of(key), placed.arrays[key], array.shape
+        part = "0" if key.startswith("=") else key.removeprefix(f"{name}:").removesuffix(".T")
+        name = name if part == "0" else f"{name}[{part}]"
+        if is_turned(key):
             spec, shape = transposed(spec), shape[::-1]
         yield _row(name, "data", spec, shape, array.dtype, placed.board)
     for kind, variables in (("latent", structure.latents), ("derived", structure.derived)):

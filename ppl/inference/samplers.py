@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from ppl.errors import DataError, ModelError, listed, suggest
-from ppl.inference import cache, chains, checkpoint, chunk, concerns, hosts, rows, spread
+from ppl.inference import cache, chains, checkpoint, chunk, concerns, hosts, rows, spread, whitening
 from ppl.inference import mesh as meshes
 from ppl.inference.fit import Fit
 from ppl.inference.labels import tidy_labels
@@ -25,7 +25,7 @@ from ppl.tracing.bind import Bound, bind
 from ppl.tracing.handle import model_name
 from ppl.version import versions
 
-METRICS = ("auto", "diagonal", "dense", "identity")
+METRICS = ("auto", *whitening.METRICS)
 DENSE_MOST = 32  # free numbers up to which a dense metric costs little
 
 

@@ -16,6 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ppl.errors import ModelError, listed, suggest
 from ppl.sharding import CHAINS, Board, carried, check, is_spread, named, put, same_devices, spelled, transposed, twin
+from ppl.tracing.bind import entry_of, is_turned
 from ppl.tracing.handle import model_name
 
 PAD = ". ppl.pad(model, data, ...) makes observed rows fit and leaves those it adds out of the density exactly"
@@ -142,9 +143,8 @@ class Spread:
                 )
         arrays = {}
         for key, array in bound.arrays.items():
-            name = key[1:] if key.startswith("=") else key.rpartition(":")[0]
+            name, turned = entry_of(key), is_turned(key)
             spec = given.get(name, PartitionSpec())
-            turned = key.endswith(".T")  # kept feature by feature, see `linear`
             check(array.shape[::-1] if turned else array.shape, spec, mesh, f"data[{name!r}]", PAD)
             arrays[key] = transposed(spec) if turned else spec
         values, free = {}, {}

@@ -167,6 +167,16 @@ def _transpose(array):
     return array.T
 
 
+def entry_of(key):
+    """Return the name of the entry of data that an array of a bound model belongs to, by the array's key."""
+    return key[1:] if key.startswith("=") else key.rpartition(":")[0]
+
+
+def is_turned(key):
+    """Tell by its key whether an array is kept transposed, feature by feature (see `linear`)."""
+    return not key.startswith("=") and key.endswith(".T")
+
+
 def join(static, arrays):
     """Put structure and arrays together again: `(arguments, observed)`."""
     arguments = {}
@@ -258,7 +268,7 @@ class Bound:
 
     def as_given(self, names):
         """Return it with these entries of data stored as they were given, also where `linear` wants them turned."""
-        turned = [key for key in self.arrays if key.endswith(".T") and key.rpartition(":")[0] in names]
+        turned = [key for key in self.arrays if is_turned(key) and entry_of(key) in names]
         given = {key.removesuffix(".T"): self.arrays[key].T for key in turned}
         return dataclasses.replace(self, arrays={**{k: a for k, a in self.arrays.items() if k not in turned}, **given})
 

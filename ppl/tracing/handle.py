@@ -127,8 +127,20 @@ def fit(rv, value):
     return as_value(rv, value)
 
 
+class Around:
+    """What is called as its `model` is, and has its signature and its name."""
+
+    @property
+    def __signature__(self):
+        return inspect.signature(self.model)
+
+    @property
+    def __name__(self):
+        return model_name(self.model)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
-class Handled:
+class Handled(Around):
     """A model under a handler: called as the model is. Equal handlers around equal models are equal."""
 
     model: object
@@ -142,14 +154,6 @@ class Handled:
         if not hasattr(program, "send"):
             refuse_model(self.model, program)
         return handle(program, self.respond, self.prefix, self.names)
-
-    @property
-    def __signature__(self):
-        return inspect.signature(self.model)
-
-    @property
-    def __name__(self):
-        return model_name(self.model)
 
     def _identity(self):
         """Two handlers are equal if their code and all that they hold are; 1, 1. and True are different."""

@@ -7,6 +7,7 @@ import pytest
 
 import ppl
 from ppl import Bernoulli, Categorical, ModelError, Normal, Poisson, infer
+from ppl.tracing.bind import entry_of, is_turned
 
 GENERATOR = np.random.default_rng(0)
 X = GENERATOR.normal(size=(40, 3)).astype(np.float32)
@@ -120,3 +121,12 @@ def test_inside_a_group_it_is_a_product():
 def test_shapes_that_do_not_fit_are_named(X, w, b, words):
     with pytest.raises(ModelError, match=words):
         ppl.linear(X, w, b)
+
+
+def test_an_observed_variable_may_be_called_as_if_it_were_turned():
+    def model(X):
+        w = yield ppl.Normal(0.0, 1.0, shape=(2,), name="w")
+        yield ppl.Normal(ppl.linear(X, w), 1.0, name="y:0.T")
+
+    bound = ppl.bind(model, {"X": np.ones((3, 2), np.float32), "y:0.T": np.zeros(3, np.float32)})
+    assert {(entry_of(key), is_turned(key)) for key in bound.arrays} == {("X", True), ("y:0.T", False)}
