@@ -27,7 +27,8 @@ class Calibration:
     Attributes:
       ranks: `{name: [simulation, ...]}`, from 0 to `draws`.
       draws: how many draws each rank is among.
-      p_values: `{name: [...]}` of a chi-square test of uniformity in twenty bins, for each number of a variable.
+      p_values: `{name: [...]}` of uniformity, for each number of a variable: by counts in twenty bins (chi-square), by the
+        mean rank and by the spread of the ranks.
     """
 
     ranks: dict[str, np.ndarray]
@@ -111,12 +112,22 @@ def calibrate(
 
 
 def _p_values(ranks, draws):
-    """Return the p-values of chi-square tests of uniformity, one for each number."""
-    from scipy.stats import chi2
+    """Return a p-value of uniformity for each number: the smallest of three tests, times three.
+
+    Counts in bins see any shape; the mean of the ranks and their mean squared distance from the middle see a shift and a
+    wrong spread with fewer simulations.
+    """
+    from scipy.stats import chi2, norm
 
     edges = np.linspace(0, draws + 1, BINS + 1)
     expected = np.diff(np.ceil(edges)) / (draws + 1) * len(ranks)
     flat = ranks.reshape(len(ranks), -1)
     counts = np.stack([np.histogram(column, np.ceil(edges) - 0.5)[0] for column in flat.T], -1)
     statistic = ((counts - expected[:, None]) ** 2 / expected[:, None]).sum(0)
-    return chi2.sf(statistic, BINS - 1).reshape(ranks.shape[1:])
+    found = [chi2.sf(statistic, BINS - 1)]
+    every = np.arange(draws + 1) - draws / 2
+    for power in (1, 2):
+        values, known = (flat - draws / 2) ** power, every**power
+        error = known.std() / np.sqrt(len(ranks))
+        found.append(2 * norm.sf(abs(values.mean(0) - known.mean()) / error))
+    return np.minimum(1, len(found) * np.min(found, 0)).reshape(ranks.shape[1:])
