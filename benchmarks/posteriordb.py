@@ -3,6 +3,8 @@
     python benchmarks/posteriordb.py                                   # all, by infer.nuts and infer.hmc
     python benchmarks/posteriordb.py --sampler nuts garch irt          # those whose names contain one of these
     python benchmarks/posteriordb.py --float32 kidiq earnings
+    python benchmarks/posteriordb.py --save before.json                # at one commit, and at another:
+    python benchmarks/posteriordb.py --against before.json             # who got worse, or says something else
 
 Columns of the table:
 
@@ -127,6 +129,23 @@ def numbers(drawn, comparison):
     }
 
 
+def changes(before, after):
+    """Return sentences on what got worse from one saved run to another: other results, less per gradient, more time."""
+    found = []
+    for run in sorted(before.keys() & after.keys()):
+        old, new = before[run], after[run]
+        error = np.hypot(old["own_error"], new["own_error"])
+        z = np.abs(np.subtract(new["difference"], old["difference"])) / error
+        if z.max() > 4:
+            found.append(f"{run}: {new['names'][int(z.argmax())]} moved by {z.max():.1f} standard errors")
+        # An effective sample size is itself uncertain by some 5 percent.
+        for figure, unit in (("grad/ess", "gradients per effective draw"), ("seconds", "seconds")):
+            ratio = new[figure] / old[figure]
+            if ratio > 1.1:
+                found.append(f"{run}: {ratio:.2f} times the {unit}")
+    return found or ["no posterior moved, and none got slower by more than a tenth"]
+
+
 FORMATS = {
     "parameters": "d", "z mean": ".2f", "z sd": ".2f", "diverging": "d", "r_hat": ".4f", "ess": ".0f", "grad/ess": ".1f",
     "seconds": ".1f", "compiling": ".1f",
@@ -140,6 +159,8 @@ def main():
     parser.add_argument("--sampler", choices=["nuts", "hmc", "both"], default="both")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--float32", action="store_true", help="single precision; by default double")
+    parser.add_argument("--save", type=Path, help="write all figures to this file")
+    parser.add_argument("--against", type=Path, help="compare with figures saved at another commit on this machine")
     words = parser.parse_args()
     jax.config.update("jax_enable_x64", not words.float32)
     names = [n for n in models.POSTERIORS if not words.names or any(part in n for part in words.names)]
@@ -149,13 +170,15 @@ def main():
     samplers = ["nuts", "hmc"] if words.sampler == "both" else [words.sampler]
     width = max(len(n) for n in names)
     print("  ".join(["posterior".ljust(width), "by  ", *(c.rjust(9) for c in FORMATS), "worst"]))
-    efficiency, z = {s: [] for s in samplers}, []
+    efficiency, z, saved = {s: [] for s in samplers}, [], {}
     for name in names:
         for sampler in samplers:
             drawn, comparison = run(name, sampler, words.seed, solve)
             row = numbers(drawn, comparison)
             efficiency[sampler].append(1 / row["grad/ess"])
             z += list(comparison.z)
+            own = {"difference": comparison.difference.tolist(), "own_error": comparison.own_error.tolist()}
+            saved[f"{name} {sampler}"] = {**row, **own, "names": comparison.names}
             cells = [format(row[column], form).rjust(9) for column, form in FORMATS.items()]
             worst = comparison.names[int(np.argmax(np.abs(comparison.z)))]
             print("  ".join([name.ljust(width), sampler.ljust(4), *cells, worst]), flush=True)
@@ -171,6 +194,10 @@ def main():
         if models.POSTERIORS[name].difficulty:
             settings = ", ".join(f"{k}={v}" for k, v in models.POSTERIORS[name].settings.items())
             print(f"difficult: {name}: {models.POSTERIORS[name].difficulty}{f' ({settings})' if settings else ''}")
+    if words.save:
+        words.save.write_text(json.dumps(saved))
+    if words.against:
+        print("\n".join(["", *changes(json.loads(words.against.read_text()), saved)]))
 
 
 if __name__ == "__main__":

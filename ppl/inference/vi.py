@@ -263,7 +263,7 @@ def _guide(model, guide, data, init):
         return guide
     if not callable(guide):
         raise ModelError(
-            f"the guide is {guide!r}: give a generator function of parameters, or infer.mean_field and its kin"
+            f"the guide is {guide!r}: give a generator function of parameters, or infer.mean_field and its kin themselves"
         )
     if init is None:
         raise ModelError(
