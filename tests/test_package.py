@@ -239,6 +239,7 @@ WHATEVER_IS_DRAWN = {
         "test_a_flow_is_a_bijection_with_its_volume",
         "test_a_masked_layer_looks_back_only",
         "test_a_flow_is_the_law_of_a_random_variable",
+        "test_the_density_is_that_of_the_formula",
         "test_a_state_not_yet_evaluated_is_evaluated_in_place",
         "test_a_position_may_be_a_pytree",
         "test_the_random_words_are_those_of_threefry",

@@ -193,6 +193,23 @@ def test_free_inverts_constrain(name, x64):
             assert np.all(abs(again - x).reshape(flat) <= few * to + apply(forward, error)), (scale, dtype, again, x)
 
 
+@pytest.mark.parametrize(
+    "method, wrong, comparison",
+    [
+        ("constrain", lambda right, u: (right(u)[0], jnp.zeros_like(u)), test_log_volume_is_the_log_determinant),
+        ("constrain", lambda right, u: (right(u)[0], 1.00001 * u), test_log_volume_is_the_log_determinant),
+        ("constrain", lambda right, u: (right(u)[0] * 1.00001, u), test_free_inverts_constrain),
+        ("free", lambda right, x: right(x) + 1e-5, test_free_inverts_constrain),
+    ],
+    ids=["no volume", "volume off", "constrain off", "free off"],
+)
+def test_a_bug_planted_in_positive_is_seen(method, wrong, comparison, monkeypatch, x64):
+    right = getattr(type(supports.positive), method)
+    monkeypatch.setattr(type(supports.positive), method, lambda s, v: wrong(functools.partial(right, s), v))
+    with pytest.raises(AssertionError):
+        comparison("positive", None)
+
+
 @pytest.mark.parametrize("name", DIRECTIONS)
 def test_constrain_inverts_free_for_directions(name, x64):
     support = CASES[name][0]
