@@ -3,6 +3,7 @@
 import ast
 import configparser
 import inspect
+import json
 import os
 import re
 import subprocess
@@ -230,21 +231,80 @@ def test_no_test_may_fail_or_is_tried_again(path):
             assert node.attr not in ("xfail", "flaky", "rerun", "reruns"), f"{path}:{node.lineno}"
 
 
-def test_the_suite_rarely_fails_by_chance():
-    """Collects all tests in another process and adds up their stated false-alarm rates."""
+# Tests that take `seed` or `key` and hold for each of them, by why they do.
+WHATEVER_IS_DRAWN = {
+    "two ways to one number are compared at a random point": [
+        "test_a_variable_is_of_use_without_jit",
+        "test_the_low_rank_law_is_a_normal_law",
+        "test_a_flow_is_a_bijection_with_its_volume",
+        "test_a_masked_layer_looks_back_only",
+        "test_a_flow_is_the_law_of_a_random_variable",
+        "test_the_density_is_that_of_the_formula",
+        "test_a_state_not_yet_evaluated_is_evaluated_in_place",
+        "test_a_position_may_be_a_pytree",
+        "test_the_random_words_are_those_of_threefry",
+        "test_a_step_uphill_is_always_accepted",
+        "test_the_rate_is_the_ratio_of_the_densities",
+        "test_apply_and_transpose_are_transposes",
+        "test_the_diagonal_of_independent_gaussians_is_exact_from_few_draws",
+        "test_samplers_and_predictions_take_it",
+    ],
+    "the same draws are made twice": [
+        "test_measuring_changes_nothing_but_the_report",
+        "test_momenta_are_equal_bit_for_bit_on_every_mesh",
+        "test_replay_of_a_trace_gives_its_log_joint",
+        "test_a_loop_equals_the_model_written_out",
+        "test_a_loop_returns_what_the_written_out_model_returns",
+        "test_a_longer_loop_repeats_the_draws_of_the_shorter_one",
+        "test_a_value_shorter_than_the_loop_gives_its_first_steps_and_the_rest_is_drawn",
+        "test_short_values_in_nested_loops",
+        "test_a_second_loop_forecasts_from_the_end_of_the_first",
+        "test_draws_inside_loops_do_not_move_when_variables_are_added",
+        "test_adding_or_moving_a_variable_moves_no_other_draw",
+    ],
+    "a bound or a flag of a transition, far from any border": [
+        "test_the_search_for_a_turn_is_bounded",
+        "test_a_density_that_breaks_off_ends_the_trajectory_and_moves_nowhere",
+        "test_the_depth_is_bounded_and_reported",
+        "test_an_energy_error_past_a_thousand_is_a_divergence",
+        "test_a_start_of_low_density_is_no_divergence",
+        "test_without_warm_up_a_given_step_size_is_kept",
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def collected():
+    """All tests, collected in another process: `[(name, false-alarm rate or None, whether it takes seed or key)]`."""
     program = """
-import pytest, sys
+import json, pytest, sys
 
-class Sum:
+def row(item):
+    rates = [mark.args[0] for mark in item.iter_markers("false_alarm")][:1] or [None]
+    given = getattr(getattr(item, "callspec", None), "params", {})
+    return item.name.split("[")[0], rates[0], bool({"seed", "key"} & set(item.fixturenames) - set(given))
+
+class Rows:
     def pytest_collection_finish(self, session):
-        rates = [[m.args[0] for m in item.iter_markers("false_alarm")][:1] for item in session.items]
-        print("\\nRESULT", sum(map(sum, rates)), len(rates))
+        print("\\nRESULT" + json.dumps([row(item) for item in session.items]))
 
-sys.exit(pytest.main(["tests", "--collect-only", "-q", "-q", "-p", "no:cacheprovider"], plugins=[Sum()]))
+sys.exit(pytest.main(["tests", "--collect-only", "-q", "-q", "-p", "no:cacheprovider"], plugins=[Rows()]))
 """
-    _, rate, items = next(line for line in python(program).splitlines() if line.startswith("RESULT")).split()
-    assert int(items) > 100
-    assert float(rate) <= 1e-4, f"the suite fails by chance once in {1 / float(rate):.0f} runs"
+    return json.loads(next(line[6:] for line in python(program).splitlines() if line.startswith("RESULT")))
+
+
+def test_the_suite_rarely_fails_by_chance(collected):
+    """The stated false-alarm rates of all tests, added up."""
+    rate = sum(rate or 0 for _, rate, _ in collected)
+    assert len(collected) > 100
+    assert rate <= 1e-4, f"the suite fails by chance once in {1 / rate:.0f} runs"
+
+
+def test_each_random_test_states_its_rate(collected):
+    certain = {name for names in WHATEVER_IS_DRAWN.values() for name in names}
+    random = {name for name, rate, takes_seed in collected if rate is None and takes_seed}
+    assert random - certain == set(), "give them @pytest.mark.false_alarm(rate), or say why they hold for every seed"
+    assert certain - random == set(), "these state a rate, or are gone"
 
 
 # Import

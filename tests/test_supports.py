@@ -1,5 +1,6 @@
 """Supports: round trips, volumes against Jacobians, points that stay inside, finite gradients, membership."""
 
+import functools
 import math
 
 import hypothesis.extra.numpy as hnp
@@ -14,6 +15,8 @@ from hypothesis import given, settings
 from ppl import supports
 from ppl.distributions import Tanh
 
+# Compiles twice as fast; for what is no part of the program under test.
+quick_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 LOWER = np.tril_indices(3)
 BELOW = np.tril_indices(3, -1)
 
@@ -73,14 +76,29 @@ def strictly_inside(name, x):
 
 @pytest.mark.parametrize("name", MAPS_OF_R_N)
 def test_log_volume_is_the_log_determinant(name, x64):
-    """Against forward-mode Jacobians at typical, small and large free values."""
+    """Against forward-mode Jacobians at small, typical and large free values, in single and double precision.
+
+    The tolerance is what rounding of `u` and of the sum costs, and of the entries of the Jacobian through its condition.
+    """
     support, _, coordinates = CASES[name]
     flat = lambda u: jnp.reshape(coordinates(support.constrain(u)[0]), (-1,))  # noqa: E731
-    jacobian, constrain = jax.jit(jax.vmap(jax.jacfwd(flat))), jax.jit(support.constrain)
-    for scale in (1e-3, 1.0, 3.0):
-        u = free_points(name, scale)
-        determinant = np.linalg.slogdet(np.asarray(jacobian(jnp.asarray(u))).reshape(len(u), u[0].size, u[0].size))[1]
-        np.testing.assert_allclose(constrain(u)[1], determinant, rtol=1e-7, atol=1e-9)
+    log_volume = lambda u: support.constrain(u)[1]  # noqa: E731
+    exact = quick_jit(jax.vmap(lambda u: (jax.jacfwd(flat)(u), jax.grad(log_volume)(u))))
+    constrain, jacobian_of = jax.jit(support.constrain), jax.jit(jax.vmap(jax.jacfwd(flat)))
+    for scale in (1e-4, 1.0, 6.0):
+        u = free_points(name, scale, dtype=np.float32)
+        n, points = u[0].size, u.reshape(len(u), -1)
+        jacobian, gradient = (np.asarray(a).reshape(len(u), n, -1) for a in exact(jnp.asarray(u, float)))
+        determinant = np.linalg.slogdet(jacobian)[1]
+        condition = np.linalg.cond(jacobian) * np.finfo(float).eps
+        rounding = n + abs(determinant) + np.sum(abs(gradient[..., 0] * points), -1)
+        for dtype in (np.float32, np.float64):
+            found = np.asarray(constrain(jnp.asarray(u, dtype))[1])
+            tolerance = 4 * np.finfo(dtype).eps * rounding + 8 * n * condition
+            assert found.dtype == dtype and np.all(abs(found - determinant) <= tolerance), (scale, found, determinant)
+        single = np.asarray(jacobian_of(jnp.asarray(u)), float).reshape(jacobian.shape)
+        largest = 4 * (n + np.max(abs(points))) * np.max(abs(jacobian), (1, 2), keepdims=True)
+        assert np.all(abs(single - jacobian) <= np.finfo(np.float32).eps * largest), (scale, single, jacobian)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -136,14 +154,60 @@ def test_far_out_points_stay_inside_with_finite_gradients(name, dtype, x64):
         )
 
 
+LARGE = {"covariance": 2.0}  # from there on its condition exceeds 1 / eps
+
+
 @pytest.mark.parametrize("name", INVERTIBLE)
 def test_free_inverts_constrain(name, x64):
+    """At small, typical and large free values, in single and double precision.
+
+    The tolerances are what a relative error of a few eps in `u` and in `x` does to first order, by the Jacobians J of
+    `constrain` and F of `free`: |F| (|x| + |J| |u|) there, and |J| times that and |x| itself on the way back.
+    """
     support = CASES[name][0]
-    u = jnp.asarray(free_points(name, 1.5))
-    constrain, free = jax.jit(support.constrain), jax.jit(support.free)
-    x = constrain(u)[0]
-    np.testing.assert_allclose(free(x), u, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(constrain(free(x))[0], x, rtol=1e-9, atol=1e-12)
+
+    @jax.jit
+    def there_and_back(u):
+        x = support.constrain(u)[0]
+        return x, support.free(x), support.constrain(support.free(x))[0]
+
+    @quick_jit
+    @jax.vmap
+    def jacobians(u):
+        return jax.jacfwd(lambda u: support.constrain(u)[0])(u), jax.jacfwd(support.free)(support.constrain(u)[0])
+
+    for scale in (1e-4, 1.0, LARGE.get(name, 6.0), LARGE.get(name, 30.0)):
+        for dtype in (np.float32, np.float64):
+            u = np.clip(free_points(name, scale / 2, dtype=dtype), -scale, scale)
+            x, back, again = map(np.asarray, there_and_back(jnp.asarray(u)))
+            assert x.dtype == back.dtype == dtype
+            flat = (len(u), -1)
+            forward, backward = (np.asarray(a) for a in jacobians(jnp.asarray(u, float)))
+            size = u[0].size
+            forward, backward = abs(forward.reshape(len(u), -1, size)), abs(backward.reshape(len(u), size, -1))
+            few = 4 * max(2, size) * np.finfo(dtype).eps
+            apply = lambda matrix, vector: np.einsum("nij,nj->ni", matrix, vector)  # noqa: E731
+            at, to = abs(u.reshape(flat)), abs(x.reshape(flat))
+            error = few * apply(backward, to + apply(forward, at)) + few * at
+            assert np.all(abs(back - u).reshape(flat) <= error), (scale, dtype, back, u)
+            assert np.all(abs(again - x).reshape(flat) <= few * to + apply(forward, error)), (scale, dtype, again, x)
+
+
+@pytest.mark.parametrize(
+    "method, wrong, comparison",
+    [
+        ("constrain", lambda right, u: (right(u)[0], jnp.zeros_like(u)), test_log_volume_is_the_log_determinant),
+        ("constrain", lambda right, u: (right(u)[0], 1.00001 * u), test_log_volume_is_the_log_determinant),
+        ("constrain", lambda right, u: (right(u)[0] * 1.00001, u), test_free_inverts_constrain),
+        ("free", lambda right, x: right(x) + 1e-5, test_free_inverts_constrain),
+    ],
+    ids=["no volume", "volume off", "constrain off", "free off"],
+)
+def test_a_bug_planted_in_positive_is_seen(method, wrong, comparison, monkeypatch, x64):
+    right = getattr(type(supports.positive), method)
+    monkeypatch.setattr(type(supports.positive), method, lambda s, v: wrong(functools.partial(right, s), v))
+    with pytest.raises(AssertionError):
+        comparison("positive", None)
 
 
 @pytest.mark.parametrize("name", DIRECTIONS)

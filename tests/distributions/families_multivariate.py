@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import mpmath as mp
 import numpy as np
 import scipy.special
 import scipy.stats
@@ -166,6 +167,56 @@ FAMILIES = [
     wishart(6.5, scale=COVARIANCE),
     wishart(3.2, scale_tril=FACTOR),
 ]
+
+
+def spread_matrix(condition, n=4):
+    """A covariance matrix whose eigenvalues go from 1 to 1 / condition, evenly in their logarithm."""
+    turn = np.linalg.qr(np.random.default_rng(1).normal(size=(n, n)))[0]
+    return turn * np.geomspace(1, 1 / condition, n) @ turn.T
+
+
+def exact_normal(x, covariance, degrees=None):
+    """Log density of a normal vector (or t) around 0, its gradients by x and by the covariance, and P x; in mpmath."""
+    n, precision = len(x), covariance**-1
+    pulled = precision * x
+    square, half_log_det = (x.T * pulled)[0], mp.log(mp.det(covariance)) / 2
+    if degrees is None:
+        value, weight = -square / 2 - n * mp.log(2 * mp.pi) / 2, 1
+    else:
+        value = mp.loggamma((degrees + n) / 2) - mp.loggamma(degrees / 2) - n * mp.log(degrees * mp.pi) / 2
+        value -= (degrees + n) / 2 * mp.log1p(square / degrees)
+        weight = (degrees + n) / (degrees + square)
+    return value - half_log_det, -weight * pulled, (weight * pulled * pulled.T - precision) / 2
+
+
+def exact_wishart(x, scale, degrees):
+    """Log density of a Wishart matrix, and its gradients by x and by the scale; in mpmath."""
+    n, precision = x.rows, scale**-1
+    product = precision * x
+    value = (degrees - n - 1) / 2 * mp.log(mp.det(x)) - sum(product[i, i] for i in range(n)) / 2
+    value -= degrees / 2 * mp.log(mp.det(scale)) + degrees * n / 2 * mp.log(2) + n * (n - 1) / mp.mpf(4) * mp.log(mp.pi)
+    value -= sum(mp.loggamma((degrees - i) / 2) for i in range(n))
+    by_x = (degrees - n - 1) / 2 * x**-1 - precision / 2
+    return value, by_x, (product * precision - degrees * precision) / 2
+
+
+# name of the test item: family of a matrix, name of the matrix, its exact law
+ILL_CONDITIONED = {
+    "normal, covariance": (lambda m: MultivariateNormal(covariance=m), "covariance", exact_normal),
+    "normal, scale_tril": (lambda m: MultivariateNormal(scale_tril=m), "scale_tril", exact_normal),
+    "normal, precision": (lambda m: MultivariateNormal(precision=m), "precision", exact_normal),
+    "t, scale_tril": (
+        lambda m: MultivariateStudentT(4.5, scale_tril=m),
+        "scale_tril",
+        lambda x, s: exact_normal(x, s, mp.mpf(4.5)),
+    ),
+    "Wishart, scale": (lambda m: Wishart(8.5, scale=m), "covariance", lambda x, s: exact_wishart(x, s, mp.mpf(8.5))),
+    "Wishart, scale_tril": (
+        lambda m: Wishart(8.5, scale_tril=m),
+        "scale_tril",
+        lambda x, s: exact_wishart(x, s, mp.mpf(8.5)),
+    ),
+}
 
 
 def truncated(law, low, high, discrete=False):

@@ -1,19 +1,24 @@
 """Families of vectors and matrices: densities, gradients, draws, moments, edges."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
+import mpmath as mp
 import numpy as np
 import pytest
 import scipy.integrate
 import scipy.stats
-from families_multivariate import COVARIANCE, FACTOR, FAMILIES, LOC
-from jax.test_util import check_grads
+from families_multivariate import COVARIANCE, FACTOR, FAMILIES, ILL_CONDITIONED, LOC, spread_matrix
+from jax.flatten_util import ravel_pytree
 
 from ppl.distributions import Dirichlet, LKJCholesky, MultivariateNormal, MultivariateStudentT, Wishart
 from ppl.distributions.multivariate_student_t import log_gamma_ratio
 from ppl.errors import ModelError
 from ppl.supports import corr_cholesky
 
+# Compiles twice as fast; for what is not about the numbers of the compiled program that users run.
+quick_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 every_family = pytest.mark.parametrize("row", FAMILIES, ids=lambda row: row.name)
 
 
@@ -59,7 +64,7 @@ def test_parameters_with_a_batch_axis_give_a_row_each(row, x64):
 
 @every_family
 def test_gradients_equal_central_differences(row, x64):
-    """By the value, through the support, and by each parameter, through its domain."""
+    """By the value, through the support, and by each parameter, through its domain; single precision as double."""
     rv = build(row)
     names = list(row.parameters)
     free = [rv.domain[n].free(jnp.asarray(row.parameters[n])) for n in names]
@@ -69,7 +74,64 @@ def test_gradients_equal_central_differences(row, x64):
         parameters = {n: rv.domain[n].constrain(p)[0] for n, p in zip(names, free, strict=True)}
         return row.family(**parameters, **row.fixed).log_prob(rv.support.constrain(u)[0])
 
-    check_grads(jax.jit(log_density), (u, *free), order=1, modes=("rev",), rtol=1e-5, atol=1e-6)
+    point, separate = ravel_pytree((u, *free))
+    value = lambda point: log_density(*separate(point))  # noqa: E731
+    steps = 1e-5 * np.eye(point.size)
+    up, down = quick_jit(jax.vmap(value))(jnp.concatenate([point[None] + steps, point[None] - steps])).reshape(2, -1)
+    gradient = jax.grad(log_density, tuple(range(1 + len(free))))
+    double = quick_jit(gradient)(u, *free)
+    np.testing.assert_allclose(ravel_pytree(double)[0], (up - down) / 2e-5, rtol=1e-5, atol=1e-6)
+    with jax.enable_x64(False):
+        single = jax.jit(gradient)(*(np.asarray(v, np.float32) for v in (u, *free)))
+    for one, two in zip(single, map(np.asarray, double), strict=True):
+        assert one.dtype == jnp.float32
+        np.testing.assert_allclose(one, two, rtol=0, atol=40 * np.finfo(np.float32).eps * (1 + np.max(abs(two))))
+
+
+def through(matrix, name, by_covariance):
+    """Turn a gradient by the covariance into that by the matrix that gives it; all in mpmath."""
+    if name == "covariance":
+        return by_covariance
+    if name == "precision":
+        return -(matrix**-1) * by_covariance * matrix**-1
+    full = 2 * by_covariance * matrix
+    return mp.matrix([[full[i, j] if j <= i else 0 for j in range(full.cols)] for i in range(full.rows)])
+
+
+def as_array(matrix):
+    return np.array(matrix.tolist(), float).reshape(matrix.rows, matrix.cols)
+
+
+@pytest.mark.parametrize("name", ILL_CONDITIONED)
+@pytest.mark.parametrize("dtype, condition", [(np.float32, 1e3), (np.float64, 1e6)], ids=["float32", "float64"])
+def test_ill_conditioned_matrices_cost_no_more_digits_than_they_must(name, dtype, condition):
+    """Values and gradients by x and by the matrix, against mpmath at the same rounded inputs.
+
+    An error of eps in a matrix or in its factor costs eps times the condition of that; a few times n of them are allowed.
+    """
+    build_it, parameter, exact = ILL_CONDITIONED[name]
+    covariance = spread_matrix(condition)
+    factor, n = np.linalg.cholesky(covariance), 4
+    matrix = {"covariance": covariance, "scale_tril": factor, "precision": np.linalg.inv(covariance)}[parameter]
+    matrix = ((matrix + matrix.T) / 2 if parameter != "scale_tril" else matrix).astype(dtype)
+    noise = np.random.default_rng(2).normal(size=(3, n, 8))
+    x = factor @ noise if "Wishart" in name else (factor @ noise)[..., :1]
+    x = (x @ x.mT if "Wishart" in name else x[..., 0]).astype(dtype)
+    log_prob = jax.value_and_grad(lambda x, m: build_it(m).log_prob(x), (0, 1))
+    with jax.enable_x64(dtype is np.float64):
+        values, (by_x, by_matrix) = jax.jit(jax.vmap(log_prob, (0, None)))(x, matrix)
+    assert values.dtype == by_x.dtype == by_matrix.dtype == dtype
+    few = 4 * n * float(np.finfo(dtype).eps)
+    for i in range(3):
+        with mp.workdps(50):
+            given = mp.matrix(matrix.tolist())
+            whole = {"covariance": lambda m: m, "scale_tril": lambda m: m * m.T, "precision": lambda m: m**-1}
+            value, *wanted = exact(mp.matrix(x[i].tolist()), whole[parameter](given))
+            wanted = wanted[0], through(given, parameter, wanted[1])
+        worst = max(np.linalg.cond(matrix), np.linalg.cond(x[i]) if "Wishart" in name else 1)
+        assert abs(float(values[i]) - float(value)) <= few * worst
+        for got, want in zip((by_x[i], by_matrix[i]), map(as_array, wanted), strict=True):
+            assert np.max(abs(np.asarray(got, float).reshape(want.shape) - want)) <= few * worst * np.max(abs(want))
 
 
 @every_family

@@ -188,8 +188,12 @@ def test_control_variates_reduce_the_variance():
     assert spread["running"] < 0.7 * spread["none"] and spread["others"] < 0.8 * spread["none"]
 
 
+@pytest.mark.false_alarm(1e-8)
 def test_a_discrete_posterior_is_found():
-    """Exact posterior of k: Bernoulli with odds 0.3 N(1.5; 1, sqrt 2) / (0.7 N(1.5; -1, sqrt 2))."""
+    """Exact posterior of k: Bernoulli with odds 0.3 N(1.5; 1, sqrt 2) / (0.7 N(1.5; -1, sqrt 2)).
+
+    Log odds of fits have an sd of 0.017 from seed to seed; a log weight errs by less than the log odds do.
+    """
 
     def model():
         k = yield Bernoulli(probs=0.3, name="k")
@@ -200,11 +204,11 @@ def test_a_discrete_posterior_is_found():
 
     odds = np.log(0.3 / 0.7) + scipy.stats.norm.logpdf(Y, 1, np.sqrt(2)) - scipy.stats.norm.logpdf(Y, -1, np.sqrt(2))
     fit = infer.vi(model, program, {"y": Y}, init=0.0, steps=3000, progress=False)
-    np.testing.assert_allclose(fit.params, odds, atol=0.03)
+    np.testing.assert_allclose(fit.params, odds, atol=0.12)
     np.testing.assert_allclose(
         fit.log_weights(5),
         np.log(0.3 * scipy.stats.norm.pdf(Y, 1, np.sqrt(2)) + 0.7 * scipy.stats.norm.pdf(Y, -1, np.sqrt(2))),
-        atol=0.05,
+        atol=0.12,
     )
 
 
@@ -276,6 +280,7 @@ def test_the_derivative_of_the_mean_is_the_mean_derivative_of_the_draws(family, 
 # -- forward divergence -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.false_alarm(1e-9)
 def test_the_forward_divergence_matches_moments():
     """KL(p, q) over normal q is least at the posterior's mean and sd, also where q starts elsewhere."""
     fit = infer.vi(

@@ -72,12 +72,14 @@ def test_mean_field_finds_the_best_member_of_its_family():
     assert abs(weights.mean() - exact) < 5.8 * weights.std() / np.sqrt(20_000) + 2e-3
 
 
+@pytest.mark.false_alarm(1e-8)
 def test_conjugate_regression_by_full_rank_and_by_laplace():
+    """Means and sds of fits differ by 0.02 and 0.015 of the sd from seed to seed; the bounds are 6.5 of these."""
     for guide in (infer.full_rank, infer.laplace, infer.structured(groups=[["a", "b"]])):
         fit = infer.vi(line, guide, LINE, progress=False)
         spread = fit.posterior(20_000)
         for name, mean, sd in zip("ab", LINE_MEAN, LINE_SD, strict=True):
-            assert abs(spread[name].mean() - mean) < 0.06 * sd and abs(spread[name].std() / sd - 1) < 0.05
+            assert abs(spread[name].mean() - mean) < 0.13 * sd and abs(spread[name].std() / sd - 1) < 0.1
 
 
 def test_map_is_the_mode_of_natural_values():
@@ -134,6 +136,7 @@ def test_options_and_names_are_refused_with_the_known_ones():
         infer.vi(counts, infer.mean_field)
 
 
+@pytest.mark.false_alarm(1e-9)
 def test_a_guide_starts_where_it_is_told():
     near = infer.vi(line, infer.mean_field, LINE, init={"a": 5.0}, steps=0, progress=False)
     assert float(near.params["a"]["loc"]) == 5.0 and float(near.params["b"]["loc"]) == 0.0
@@ -265,22 +268,25 @@ def banana():
     yield Normal(x**2, 0.3, name="y")
 
 
+@pytest.mark.false_alarm(1e-8)
 def test_a_spline_flow_bends_where_a_normal_cannot():
-    """The log evidence is 0: the ELBO is minus the divergence. A full-rank normal stays below -0.5."""
+    """The log evidence is 0: the ELBO is minus the divergence, -0.22 with sd 0.013; of a full-rank normal -0.76, sd 0.03."""
     flat = infer.vi(banana, infer.full_rank, progress=False)
     bent = infer.vi(banana, infer.flow(layers=4, hidden=16), steps=2000, progress=False)
     assert flat.trail[-100:].mean() < -0.5
-    assert -0.25 < bent.trail[-100:].mean() < 0.02
+    assert -0.33 < bent.trail[-100:].mean() < 0.02
 
 
 # -- pathfinder and samplers ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.false_alarm(1e-7)
 def test_pathfinder_finds_a_normal_posterior():
+    """Means and sds of 4000 draws differ by 0.018 and 0.01 of the sd from seed to seed."""
     fit = infer.pathfinder(line, LINE, seed=1)
     spread = fit.posterior(4000)
     for name, mean, sd in zip("ab", LINE_MEAN, LINE_SD, strict=True):
-        assert abs(spread[name].mean() - mean) < 0.1 * sd and abs(spread[name].std() / sd - 1) < 0.1
+        assert abs(spread[name].mean() - mean) < 0.13 * sd and abs(spread[name].std() / sd - 1) < 0.1
     assert fit.pareto_k < 0.7 and fit.settings["gradients"] < 400 and "mixture of 4 paths" in str(fit)
 
 
@@ -292,6 +298,7 @@ def test_pathfinder_names_what_cannot_start():
 
 
 @pytest.mark.filterwarnings("ignore::ppl.InferenceWarning")  # short runs
+@pytest.mark.false_alarm(1e-9)
 def test_a_fit_starts_samplers_and_guides():
     fit = infer.pathfinder(flat_schools, SCHOOLS)
     starts = fit.starts(3, seed=1)
@@ -357,8 +364,12 @@ def test_pareto_smoothing_agrees_with_arviz():
         np.testing.assert_allclose(np.exp(ours), np.exp(theirs), atol=1e-9)
 
 
+@pytest.mark.false_alarm(1e-8)
 def test_eight_schools_by_full_rank_from_afar():
-    """The start is 1.3 sd off. The best full-rank normal has an ELBO of -31.25, and mu within 0.05 sd of the posterior's 4.4."""
+    """The start is 1.3 sd off. The best full-rank normal has an ELBO of -31.25, and mu within 0.05 sd of the posterior's 4.4.
+
+    Means of 300 estimates are at -31.27 with sd 0.02 from seed to seed, and mu at 4.50 with sd 0.04.
+    """
     fit = infer.vi(flat_schools, infer.full_rank, SCHOOLS, progress=False)
-    assert fit.trail[-300:].mean() > -31.32
+    assert fit.trail[-300:].mean() > -31.4
     assert abs(fit.posterior(20_000)["mu"].mean() - 4.4) < 0.15 * 3.3

@@ -127,7 +127,10 @@ def test_each_row_is_drawn_equally_often_and_none_twice(total, size, parts, seed
     assert scipy.stats.chi2.sf(np.sum((counts - expected) ** 2) / spread, total) > 1e-8 or size == total
 
 
+@pytest.mark.false_alarm(1e-8)
 def test_batches_find_the_posterior_of_all_rows():
+    """Means of fits differ by 0.2 sd from seed to seed, and sds by 5 percent: batches are small. They start 4 to 6 sd off."""
+
     def model(X):
         w = yield Normal(0.0, 1.0, shape=(2,), name="w")
         yield Normal(jnp.matmul(X, w), 0.5, name="y")
@@ -136,8 +139,8 @@ def test_batches_find_the_posterior_of_all_rows():
     mean = np.linalg.solve(precision, X.T.astype(float) @ OUT / 0.25)
     fit = infer.vi(model, infer.full_rank, {"X": X, "y": OUT}, batch={"X": 10, "y": 10}, steps=3000, progress=False)
     sd = np.sqrt(np.diag(np.linalg.inv(precision)))
-    np.testing.assert_allclose((fit.params["loc"] - mean) / sd, 0, atol=0.25)
-    np.testing.assert_allclose(fit.posterior(4000)["w"][0].std(0) / sd, 1, atol=0.15)
+    np.testing.assert_allclose((fit.params["loc"] - mean) / sd, 0, atol=1.3)
+    np.testing.assert_allclose(fit.posterior(4000)["w"][0].std(0) / sd, 1, atol=0.35)
 
 
 def refusal(model, data, batch, guide=infer.mean_field, init=None):

@@ -109,6 +109,7 @@ def level(steps, horizon=0):
     yield Scan(step, last, length=horizon, name="future")
 
 
+@pytest.mark.false_alarm(1e-9)
 @quiet
 def test_forecasts_start_where_the_path_ends():
     y = np.linspace(5, 8, 12, dtype=np.float32)

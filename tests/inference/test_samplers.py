@@ -138,8 +138,10 @@ class TestStart:
             infer.nuts(model, {"y": 0.0}, progress=False)
 
     @pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda f: f.__name__)
+    @pytest.mark.false_alarm(1e-29)
     @quiet
     def test_a_density_that_is_finite_in_half_of_space_starts(self, sampler, seed):
+        """Each of a hundred candidates of a chain is good with chance 1/2."""
         posterior = sampler(half_space, {"y": 0.3}, seed=seed, draws=100)
         assert (posterior["x"] > 0).all()
 
@@ -332,13 +334,31 @@ def walk(n):
     yield Scan(step, 0.0, length=n, name="path")
 
 
+def path_given(y):
+    """Return mean and sd of the path of `walk` given y: normal for each s, averaged over a grid of s."""
+    square = np.minimum.outer(np.arange(1.0, len(y) + 1), np.arange(1.0, len(y) + 1))
+    log_weights, means, variances = [], [], []
+    for s in np.linspace(1e-3, 5, 500):
+        prior, marginal = s**2 * square, s**2 * square + 0.25 * np.eye(len(y))
+        gain = np.linalg.solve(marginal, prior).T
+        log_weights.append(-0.5 * (y @ np.linalg.solve(marginal, y) + np.linalg.slogdet(marginal)[1] + s**2))
+        means.append(gain @ y)
+        variances.append(np.diag(prior - gain @ prior))
+    weights = np.exp(log_weights - np.max(log_weights))
+    weights, means = weights / np.sum(weights), np.array(means)
+    mean = weights @ means
+    return mean, np.sqrt(weights @ np.array(variances) + weights @ (means - mean) ** 2)
+
+
 @pytest.mark.parametrize("model", [walk, ppl.noncentered(walk, "path/x")], ids=["centered", "noncentered"])
+@pytest.mark.false_alarm(5e-7)
 @quiet
 def test_latents_inside_loops_are_sampled(model, seed):
+    """Means and sds of the 20 steps are within 6.5 standard errors of the exact ones."""
     y = np.cumsum(np.random.default_rng(seed).normal(size=20)).astype(np.float32)
-    posterior = infer.nuts(model, {"n": 20, "path/y": y}, draws=300)
+    posterior = infer.nuts(model, {"n": 20, "path/y": y}, draws=300, seed=seed)
     assert posterior["path/x"].shape == (4, 300, 20)
-    assert np.abs(posterior["path/x"].mean((0, 1)) - y).max() < 2
+    assert np.abs(z_scores(posterior, "path/x", *path_given(y.astype(float)))).max() < 6.5
 
 
 @quiet
@@ -355,6 +375,7 @@ def test_sampling_works_in_double_precision(x64):
     assert posterior["theta"].dtype == np.float64
 
 
+@pytest.mark.false_alarm(1e-9)
 @quiet
 def test_new_data_of_equal_shape_gives_a_new_posterior_without_tracing():
     """The model function runs as often for two runs as for one."""

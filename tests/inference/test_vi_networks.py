@@ -26,8 +26,12 @@ def discriminator(q, values):
     return d[0] + d[1] * z + d[2] * z * z
 
 
+@pytest.mark.false_alarm(1e-6)
 def test_a_density_ratio_fits_a_guide_without_a_density():
-    """Exact posterior: mean 0.75, sd 0.7071; at the optimum the discriminator is log p(z) - log q(z)."""
+    """Exact posterior: mean 0.75, sd 0.7071; at the optimum the discriminator is log p(z) - log q(z).
+
+    From seed to seed mean and sd differ by 0.016, and the discriminator's number by 0.083.
+    """
     init = {"shift": 0.0, "log_scale": 0.0, "ratio": jnp.zeros(3)}
     rates = {"fast": optax.adam(0.05), "slow": optax.adam(0.002)}
     optimizer = optax.multi_transform(rates, {"shift": "slow", "log_scale": "slow", "ratio": "fast"})
@@ -37,7 +41,7 @@ def test_a_density_ratio_fits_a_guide_without_a_density():
     )  # fmt: skip
     spread = fit.posterior(4000)["z"]
     assert abs(spread.mean() - 0.75) < 0.1 and abs(spread.std() - np.sqrt(0.5)) < 0.1
-    np.testing.assert_allclose(fit.params["ratio"][2], -0.5 + 1.0, atol=0.15)  # -z^2/2 + (z - m)^2 / (2 * 0.5)
+    np.testing.assert_allclose(fit.params["ratio"][2], -0.5 + 1.0, atol=0.45)  # -z^2/2 + (z - m)^2 / (2 * 0.5)
     assert fit.pareto_k is None
     with pytest.raises(ppl.ModelError, match="the guide `implicit` is implicit"):
         fit.log_weights()
