@@ -247,16 +247,35 @@ class Posterior(Mapping):
 
         return save(self, path)
 
-    def to_arviz(self, model: Any = None, data: Mapping[str, Any] | None = None) -> Any:
+    def to_arviz(
+        self,
+        model: Any = None,
+        data: Mapping[str, Any] | None = None,
+        *,
+        prior: Mapping[str, Any] | None = None,
+        predictive: Mapping[str, Any] | None = None,
+        predictions: Mapping[str, Any] | None = None,
+        new_data: Mapping[str, Any] | None = None,
+        log_likelihood: Mapping[str, Any] | None = None,
+    ) -> Any:
         """Return an xarray `DataTree` with the groups and attributes of ArviZ's schema (extra `arviz`).
 
         Args:
-          model: with `data`, adds pointwise log likelihoods, predictions, observed and constant data.
-          data: the mapping that the run was given.
+          model: with `data`, adds pointwise log likelihoods, log densities of the latent variables, their unconstrained
+            values, and predictions.
+          data: the mapping that the run was given: observed and constant data.
+          prior: what `infer.prior` returned: the groups `prior` and `prior_predictive`.
+          predictive: what `infer.predict` returned for the fitted data.
+          predictions: what `infer.predict` returned for other data.
+          new_data: these other data.
+          log_likelihood: what `infer.log_likelihood` returned.
         """
         from ppl.inference.arviz import to_arviz
 
-        return to_arviz(self, model, data)
+        return to_arviz(
+            self, model, data,
+            prior=prior, predictive=predictive, predictions=predictions, new_data=new_data, log_likelihood=log_likelihood,
+        )  # fmt: skip
 
     def plot(self, kind: str = "trace_dist", **options: Any) -> Any:
         """Call `arviz_plots.plot_<kind>` on these draws (extra `arviz`); `options` are passed on."""
