@@ -19,7 +19,7 @@ import numpy as np
 
 from ppl.errors import ModelError, listed, suggest
 from ppl.inference import concerns, labels
-from ppl.inference.summary import Summary, page, summarize_draws
+from ppl.inference.summary import Summary, page, records, summarize_draws
 from ppl.sharding import is_spread
 
 QUICK = 2**22  # numbers that a printed result reads at most, and
@@ -227,15 +227,8 @@ class Posterior(Mapping):
         return "\n".join(lines)
 
     def _repr_html_(self):
-        return page(self.header, self._overview, self.warnings(), self._details())
-
-    def _details(self):
-        records = dict(settings=self.settings, timings=self.timings, versions=self.versions)
-        return {
-            title: ", ".join(f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}" for key, value in r)
-            for title, r in ((title, list(record.items())) for title, record in records.items())
-            if r
-        }
+        details = records(settings=self.settings, timings=self.timings, versions=self.versions)
+        return page(self.header, self._overview, self.warnings(), details)
 
     def citation(self) -> str:
         """Return the papers whose methods the run used, one a line."""

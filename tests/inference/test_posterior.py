@@ -1,8 +1,10 @@
 """The result of a run: access, labels, table, HTML, warnings and export."""
 
+import dataclasses
 import html.parser
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from ppl.inference.posterior import Posterior
 from ppl.inference.summary import number
 
 SCHOOLS = ["Choate", "Deerfield", "Phillips Andover", "Hotchkiss"]
+GOLDEN = Path(__file__).parents[1] / "golden" / "results.html"
 STATISTICS = {
     "lp": np.float32,
     "acceptance_rate": np.float32,
@@ -280,6 +283,43 @@ def test_html_is_harmless_and_readable_in_the_dark():
     assert any(word.startswith("all 800 transitions diverged") for word in page.words)
     assert any(word.startswith("long: 30 rows") for word in page.words)
     assert Page(posterior.summary()._repr_html_()).words
+
+
+def example_fit():
+    """A fit with the numbers of a poor one."""
+    fit = infer.vi(line, infer.mean_field, LINE, steps=0, progress=False)
+    fit = dataclasses.replace(fit, trail=np.arange(100.0) - 100, timings={"steps": 0.5, "total": 1.25}, skipped=2)
+    vars(fit)["pareto_k"] = 0.91
+    return fit
+
+
+def example_result():
+    """Draws without randomness, and a divergence."""
+    diverging = np.zeros((4, 200), bool)
+    diverging[2, 7] = True
+    return Posterior(
+        {"mu": 5.0 + 30.0 * waves(), "theta": waves(shape=(2,))},
+        stats={"diverging": diverging},
+        settings={"algorithm": "nuts", "model": "schools", "warmup": 300},
+        timings={"compile": 0.9, "total": 1.2345},
+    )
+
+
+def test_html_is_that_of_the_golden_file():
+    """Both kinds of result; browsers show the file. `python tests/inference/test_posterior.py` writes it anew."""
+    for result in (example_result(), example_fit()):
+        assert Page(result._repr_html_()).words
+        assert result._repr_html_() in GOLDEN.read_text(encoding="utf-8").splitlines()
+
+
+def test_the_page_of_a_fit_says_what_it_prints_and_marks_what_to_act_on():
+    fit = example_fit()
+    page = Page(fit._repr_html_())
+    marked = [tag for tag, attributes in page.tags if "border-left" in attributes.get("style", "")]
+    assert len(marked) == len(fit.verdict()) == 3 and "script" not in dict(page.tags)
+    assert all(sentence in page.words for sentence in [fit.header, *fit.verdict()])
+    vars(fit)["pareto_k"] = 0.2
+    assert fit._repr_html_().count("border-left") == 2
 
 
 # Warnings.
@@ -554,3 +594,7 @@ def test_a_missing_extra_names_the_line_to_type(monkeypatch):
     for call in (healthy().to_arviz, healthy().plot):
         with pytest.raises(ImportError, match=r'type: pip install "ppl-jax\[arviz\]"'):
             call()
+
+
+if __name__ == "__main__":
+    GOLDEN.write_text("".join(f"{r._repr_html_()}\n" for r in (example_result(), example_fit())), encoding="utf-8")
