@@ -20,7 +20,7 @@ import numpy as np
 from ppl.errors import ModelError, listed, suggest
 from ppl.inference import concerns, labels
 from ppl.inference.summary import Summary, page, records, summarize_draws
-from ppl.sharding import is_spread
+from ppl.sharding import gather, is_spread
 
 QUICK = 2**22  # numbers that a printed result reads at most, and
 LONG = 2**18  # of one element; `summary()` reads all
@@ -51,6 +51,13 @@ PAPERS = {
 def _array(values):
     """Return values as numpy, except what is divided between devices: that stays there."""
     return values if is_spread(values) else np.asarray(values)
+
+
+def _on_host(values):
+    """Return nested dicts with divided arrays as numpy."""
+    if type(values) is dict:
+        return {name: _on_host(inner) for name, inner in values.items()}
+    return gather(values) if is_spread(values) else values
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -109,6 +116,10 @@ class Posterior(Mapping):
 
     def _set(self, field, value):
         object.__setattr__(self, field, value)
+
+    def __getstate__(self):
+        """Return what a pickle holds: numpy arrays, also of what is divided between devices."""
+        return _on_host(vars(self))
 
     def _check_leading_axes(self):
         first = None
