@@ -91,15 +91,7 @@ ENTRIES = {
     "pathfinder": lambda seed: infer.pathfinder(tower, LINE, paths=1, seed=seed).params,
     "calibrate": lambda seed: (
         infer.calibrate(
-            tower,
-            {"x": LINE["x"]},
-            observed=["y"],
-            simulations=2,
-            draws=19,
-            warmup=20,
-            thin=1,
-            seed=seed,
-            progress=False,
+            tower, {"x": LINE["x"]}, observed=["y"], simulations=2, draws=19, warmup=20, thin=1, seed=seed
         ).ranks
     ),
 }

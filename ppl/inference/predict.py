@@ -38,6 +38,10 @@ def prior(
 ) -> Posterior:
     """Draw from the model before it sees observations: a `Posterior` like any other, observed variables included.
 
+      >>> prior = infer.prior(coin, draws=5)
+      >>> prior["p"].shape, prior["y"].shape
+      ((1, 5), (1, 5, 4))
+
     Args:
       model: a generator function.
       data: its arguments. Observed variables in it are drawn, not fixed.
@@ -75,6 +79,9 @@ def predict(
     sharding: Mapping[str, Any] | None = None,
 ) -> Posterior:
     """Draw new observations: one for each posterior draw of the latent variables.
+
+      >>> infer.predict(coin, {"p": [[0.5, 0.9, 0.1]]})["y"].shape
+      (1, 3, 4)
 
     Args:
       model: a generator function; the fitted one, or one whose latent variables have the same names.

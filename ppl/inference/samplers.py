@@ -55,6 +55,10 @@ def nuts(
 ) -> Posterior:
     """Sample the posterior by the No-U-Turn Sampler. Two arguments are enough: `infer.nuts(model, data)`.
 
+      >>> posterior = infer.nuts(coin, tosses, progress=False)
+      >>> posterior["p"].shape, round(float(posterior["p"].mean()), 1)
+      ((4, 1000), 0.7)
+
     Args:
       model: a generator function that yields random variables.
       data: one mapping: arguments of the model, and values of the random variables to observe.
@@ -124,6 +128,10 @@ def hmc(
     metric: str = "auto",
 ) -> Posterior:
     """Sample the posterior by Hamiltonian Monte Carlo. Two arguments are enough: `infer.hmc(model, data)`.
+
+      >>> posterior = infer.hmc(coin, tosses, chains=2, progress=False)
+      >>> posterior.summary().rows, posterior.warnings()
+      (('p',), [])
 
     Args:
       model: a generator function that yields random variables.
