@@ -3,6 +3,13 @@
 Samplers and what follows from their draws. The kernels that samplers are made of are modules of their own, to be
 driven by
 hand: `ppl.inference.nuts`, `ppl.inference.hmc`, `ppl.inference.metropolis`.
+
+Examples in docstrings are about a coin that was tossed four times:
+
+  >>> def coin():
+  ...     p = yield ppl.Beta(1.0, 1.0, name="p")
+  ...     yield ppl.Bernoulli(p, shape=(4,), name="y")
+  >>> tosses = {"y": [1, 1, 0, 1]}
 """
 
 from ppl.inference.calibration import Calibration as Calibration

@@ -13,6 +13,7 @@ import ppl
 from ppl import DataError, ModelError, Normal, Poisson, Scan, StartError
 
 SEEDS, BLOCKS = 1000, 10
+SAMPLED = 12
 
 
 def plain(x):
@@ -158,3 +159,28 @@ def test_broken_data_give_a_result_or_an_error_that_names_the_entry(block):
             assert len(text) < 600
         except Exception as e:
             raise AssertionError(f"{kind} in {name!r} gave {type(e).__name__}: {e}") from e
+
+
+@pytest.mark.filterwarnings("ignore::ppl.InferenceWarning")
+def test_broken_data_give_draws_or_an_error_that_names_the_entry():
+    """A few of them through a sampler: what it returns is finite and of the right shape."""
+    drawn = 0
+    for i in range(SAMPLED):
+        kind, name, data = spoil(np.random.default_rng([BLOCKS, i]))
+        few = {n: v for n, v in data.items() if n not in ("n", "s/z")}
+        try:
+            posterior = ppl.infer.hmc(plain, few, chains=2, draws=5, warmup=5, num_steps=2, progress=False)
+        except (ModelError, DataError, StartError) as e:
+            nothing_left = name == "b" and "no latent variable left" in str(e)
+            named = any(n in str(e) for n in (repr(name), *DOWNSTREAM.get(name, ())))
+            assert named or nothing_left, f"{kind} in {name!r}: {e}"
+        else:
+            drawn += 1
+            for variable, draws in posterior.items():
+                assert draws.shape[:2] == (2, 5) and np.isfinite(draws).all(), f"{kind} in {name!r}: {variable}"
+    assert 0 < drawn < SAMPLED
+
+
+def test_a_generator_in_place_of_data_is_refused_by_name():
+    with pytest.raises(DataError, match="'y'"):
+        ppl.infer.hmc(plain, {"x": GOOD["x"], "y": (y for y in GOOD["y"])}, progress=False)

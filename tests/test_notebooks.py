@@ -1,6 +1,7 @@
 """Notebooks run from top to bottom without an error or a warning, and are stored without outputs."""
 
 import os
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -9,6 +10,11 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+SHOWN = {
+    "02_handlers": {"InferenceWarning"},  # a tempered posterior diverges now and then
+    "04_distributed_mnist": {"InferenceWarning"},  # of a run that is short here
+}
 
 
 def read(path):
@@ -47,3 +53,5 @@ def test_a_notebook_runs(path, tmp_path, monkeypatch):
         for output in cell.get("outputs", []):
             if output.output_type == "stream" and output.name == "stderr":
                 assert "Traceback" not in output.text and "Error" not in output.text
+                warned = set(re.findall(r"\b(\w*Warning)\b", output.text))
+                assert warned <= SHOWN.get(path.stem, set()), output.text

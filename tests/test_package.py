@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -120,29 +121,49 @@ def test_policies_are_stated():
     assert all(f"**{heading}**" in headings for heading in ("Breaking", "Draws change", "Added", "Fixed", "Deprecated"))
 
 
-@pytest.mark.slow
-def test_the_wheel_holds_the_package_alone_and_builds_the_same_twice(tmp_path):
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A folder with two builds: `first` of the wheel, `second` of the source distribution and of a wheel from it."""
     import shutil
 
+    folder = tmp_path_factory.mktemp("built")
     for name in ("ppl", "setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        copy(ROOT / name, tmp_path / name)
-    wheels = []
-    for build in ("first", "second"):
-        shutil.rmtree(tmp_path / "build", ignore_errors=True)
-        command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path / build)]
+        copy(ROOT / name, folder / name)
+    for build, kinds in (("first", ["--wheel"]), ("second", [])):
+        shutil.rmtree(folder / "build", ignore_errors=True)
+        command = [sys.executable, "-m", "build", *kinds, "--no-isolation", "--outdir", str(folder / build)]
         done = subprocess.run(
-            command, cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "SOURCE_DATE_EPOCH": "1764460800"}
+            command, cwd=folder, capture_output=True, text=True, env={**os.environ, "SOURCE_DATE_EPOCH": "1764460800"}
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        wheels.append(next((tmp_path / build).glob("ppl_jax-*-py3-none-any.whl")))
+    return folder
+
+
+def packaged():
+    """Return the files of the package, as archives name them."""
+    files = (p for p in (ROOT / "ppl").rglob("*") if p.is_file() and p.suffix != ".pyc")
+    return {short(p).replace(os.sep, "/") for p in files}
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_the_package_alone_and_builds_the_same_twice(built):
+    """The second is built from the source distribution."""
+    wheels = [next((built / build).glob("ppl_jax-*-py3-none-any.whl")) for build in ("first", "second")]
     assert wheels[0].read_bytes() == wheels[1].read_bytes()
     with zipfile.ZipFile(wheels[0]) as wheel:
         names = {n for n in wheel.namelist() if ".dist-info/" not in n}
         metadata = wheel.read(next(n for n in wheel.namelist() if n.endswith("/METADATA"))).decode()
-    sources = {short(p).replace(os.sep, "/") for p in (ROOT / "ppl").rglob("*") if p.is_file() and p.suffix != ".pyc"}
-    assert names == sources
+    assert names == packaged()
     assert "License-Expression: Apache-2.0" in metadata
+
+
+@pytest.mark.slow
+def test_the_source_distribution_holds_what_a_build_needs_and_nothing_else(built):
+    with tarfile.open(next((built / "second").glob("ppl_jax-*.tar.gz"))) as archive:
+        names = {m.name.partition("/")[2] for m in archive.getmembers() if m.isfile()}
+    needed = {"setup.cfg", "pyproject.toml", "README.md", "LICENSE"}
+    assert {n for n in names if "egg-info/" not in n} == packaged() | needed | {"PKG-INFO"}
 
 
 # Names

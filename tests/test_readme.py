@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import math
+import operator
 import os
 import pkgutil
 import re
@@ -70,10 +71,30 @@ def test_the_commands_of_the_readme_are_those_of_the_makefile():
         assert re.search(rf"^{target}:", makefile, re.M)
 
 
+def coin():
+    """The model that examples in docstrings share, as `ppl.infer` shows it."""
+    p = yield ppl.Beta(1.0, 1.0, name="p")
+    yield ppl.Bernoulli(p, shape=(4,), name="y")
+
+
+SHARED = {"ppl": ppl, "infer": ppl.infer, "coin": coin, "tosses": {"y": [1, 1, 0, 1]}}
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_in_docstrings_are_true(name):
-    result = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+    result = doctest.testmod(importlib.import_module(name), extraglobs=SHARED, optionflags=flags)
     assert result.failed == 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    [f"infer.{n}" for n in ("hmc", "nuts", "vi", "prior", "predict")]
+    + ["condition", "do", "mask", "noncentered", "Scan", "Map", "plan"],
+)
+def test_the_main_entries_have_examples(name):
+    thing = operator.attrgetter(name)(ppl)
+    assert doctest.DocTestFinder(recurse=False).find(thing, name)[0].examples
 
 
 @pytest.mark.slow

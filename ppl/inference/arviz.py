@@ -1,6 +1,6 @@
 """Export to ArviZ: an xarray `DataTree` with the groups, names and attributes of ArviZ's schema.
 
-Only these two functions need the extra `arviz`; everything they use is imported when they are called. A name such as
+Only `to_arviz` and `plot` need the extra `arviz`; everything they use is imported when they are called. A name such as
 `slopes/tau` becomes `slopes.tau`, since a slash separates groups there.
 """
 
@@ -11,47 +11,63 @@ from ppl.inference.labels import axis_names
 from ppl.inference.storage import legal_name
 from ppl.sharding import gather
 
+GROUPS = ("model", "data", "prior", "predictive", "predictions", "new_data", "log_likelihood")  # options of `to_arviz`
 
-def to_arviz(posterior, model=None, data=None):
+
+def to_arviz(
+    posterior,
+    model=None,
+    data=None,
+    *,
+    prior=None,
+    predictive=None,
+    predictions=None,
+    new_data=None,
+    log_likelihood=None,
+):
     """Return the `DataTree` of a posterior.
 
     Args:
       posterior: draws and statistics.
-      model: with `data`, adds `log_likelihood`, `posterior_predictive`, `observed_data` and `constant_data`.
-      data: the mapping that the run was given.
+      model: with `data`, adds `log_likelihood`, `posterior_predictive`, `log_prior` and `unconstrained_posterior`.
+      data: the mapping that the run was given: `observed_data` and `constant_data`.
+      prior: what `infer.prior` returned: the groups `prior` and `prior_predictive`.
+      predictive: what `infer.predict` returned for the fitted data: `posterior_predictive`.
+      predictions: what it returned for other data.
+      new_data: these other data: `predictions_constant_data`.
+      log_likelihood: what `infer.log_likelihood` returned.
 
     Raises:
       ImportError: the extra is not installed.
-      ModelError: only one of `model` and `data` is given.
+      ModelError: `model` is given without `data`.
     """
     arviz_base = _imported("arviz_base")
-    if (model is None) != (data is None):
-        raise ModelError("to_arviz was given one of model and data. Give both, or neither.")
+    if model is not None and data is None:
+        raise ModelError("to_arviz was given a model without data. Give both, or neither.")
+    given = {"posterior_predictive": predictive, "log_likelihood": log_likelihood}
     groups = {"posterior": dict(posterior.draws), "sample_stats": dict(posterior.stats)}
+    groups |= {group: dict(arrays) for group, arrays in given.items() if arrays is not None}
     if model is not None:
-        groups |= _model_groups(posterior, model, data)
+        groups |= _model_groups(posterior, model, data, groups)
+    observed = _observed(posterior, data, groups)
+    if data is not None:
+        numbers = _numbers(data)
+        groups["observed_data"] = {name: array for name, array in numbers.items() if name in observed}
+        groups["constant_data"] = {name: array for name, array in numbers.items() if name not in observed}
+    if prior is not None:
+        groups["prior"] = {name: array for name, array in prior.items() if name not in observed}
+        groups["prior_predictive"] = {name: array for name, array in prior.items() if name in observed}
+    groups["predictions"] = dict(predictions or {})
+    groups["predictions_constant_data"] = {n: a for n, a in _numbers(new_data or {}).items() if n not in observed}
     for group, arrays in (posterior.warmup or {}).items():
         groups["warmup_posterior" if group == "draws" else "warmup_sample_stats"] = arrays
     groups = {group: arrays for group, arrays in groups.items() if arrays}
-    axes = {name: axis_names(name, shape, posterior.dims) for name, shape in _shapes(groups).items()}
     attributes = _attributes(posterior)
-    sampled = {"sampled_variables": [legal_name(n) for n in posterior if posterior.roles.get(n) != "derived"]}
-    tree = arviz_base.from_dict(
-        {
-            group: {legal_name(name): gather(array) for name, array in arrays.items()}
-            for group, arrays in groups.items()
-        },
+    tree = _imported("xarray").DataTree.from_dict(
+        {group: _dataset(arviz_base, group, arrays, posterior, attributes) for group, arrays in groups.items()},
         name=posterior.settings.get("model"),
-        save_warmup=True,
-        dims={legal_name(name): [legal_name(axis) for axis in over] for name, over in axes.items() if over},
-        coords={legal_name(axis): values for axis, values in posterior.coords.items()},
-        attrs={
-            group: attributes | (sampled if group.endswith("posterior") else {}) | _sample_dims(group)
-            for group in groups
-        }
-        | {"/": attributes},
-        check_conventions=False,
     )
+    tree.attrs = attributes
     if "inv_metric" in posterior.state and "sample_stats" in groups:  # one for each chain, or one for all
         metric = posterior.state["inv_metric"]
         over = [f"inv_metric_dim_{i}" for i in range(metric.ndim)]
@@ -60,13 +76,38 @@ def to_arviz(posterior, model=None, data=None):
     return tree
 
 
+def _dataset(arviz_base, group, arrays, posterior, attributes):
+    """Return one group; labels are left out along axes that have another length here."""
+    skip = 0 if group.endswith("_data") else 2
+    axes = {name: axis_names(name, np.shape(array)[skip:], posterior.dims) for name, array in arrays.items()}
+    lengths = {
+        (axis, length)
+        for name, array in arrays.items()
+        for axis, length in zip(axes[name], np.shape(array)[skip:], strict=True)
+    }
+    other = {axis for axis, length in lengths if len(posterior.coords.get(axis, range(length))) != length}
+    if group in ("posterior", "warmup_posterior"):
+        attributes = attributes | {
+            "sampled_variables": [legal_name(name) for name in posterior if posterior.roles.get(name) != "derived"]
+        }
+    return arviz_base.dict_to_dataset(
+        {legal_name(name): gather(array) for name, array in arrays.items()},
+        attrs=attributes | ({"sample_dims": ["chain", "draw"]} if skip else {}),
+        dims={legal_name(name): [legal_name(axis) for axis in over] for name, over in axes.items() if over},
+        coords={legal_name(axis): values for axis, values in posterior.coords.items() if axis not in other},
+        sample_dims=["chain", "draw"] if skip else [],
+        check_conventions=False,
+    )
+
+
 def plot(posterior, kind, **options):
-    """Call `arviz_plots.plot_<kind>` on a posterior; of the options, `model` and `data` go to `to_arviz`."""
+    """Call `arviz_plots.plot_<kind>` on a posterior; options of `to_arviz` go there."""
     arviz_plots = _imported("arviz_plots")
     known = [name.removeprefix("plot_") for name in dir(arviz_plots) if name.startswith("plot_")]
     if kind not in known:
         raise ModelError(f"arviz_plots has no plot {kind!r}; it has {listed(known, 40)}.{suggest(kind, known)}")
-    tree = to_arviz(posterior, options.pop("model", None), options.pop("data", None))
+    groups = {name: options.pop(name) for name in GROUPS if name in options}
+    tree = to_arviz(posterior, **groups)
     return getattr(arviz_plots, f"plot_{kind}")(tree, **options)
 
 
@@ -77,32 +118,40 @@ def _imported(name):
         raise ImportError(f'{name} is not installed; type: pip install "ppl-jax[arviz]"') from error
 
 
-def _model_groups(posterior, model, data):
-    from ppl.inference.predict import log_likelihood, predict
+def _model_groups(posterior, model, data, given):
+    """Return what follows from a model and its data and was not given."""
+    from ppl.inference.predict import log_likelihood, log_prior, predict
 
-    likelihood = log_likelihood(model, posterior, data)
-    inputs = {name: value for name, value in data.items() if name not in likelihood}
-    arrays = {name: np.asarray(value) for name, value in data.items() if not isinstance(value, str)}
-    arrays = {name: array for name, array in arrays.items() if array.dtype.kind in "biuf"}
-    return {
-        "log_likelihood": dict(likelihood),
-        "posterior_predictive": dict(predict(model, posterior, inputs).items()),
-        "observed_data": {name: array for name, array in arrays.items() if name in likelihood},
-        "constant_data": {name: array for name, array in arrays.items() if name not in likelihood},
-    }
+    likelihood = given.get("log_likelihood") or log_likelihood(model, posterior, data)
+    prior, free = log_prior(model, posterior, data)
+    groups = {"log_likelihood": likelihood, "log_prior": prior, "unconstrained_posterior": free}
+    if "posterior_predictive" not in given:
+        inputs = {name: value for name, value in data.items() if name not in likelihood}
+        groups["posterior_predictive"] = dict(predict(model, posterior, inputs))
+    return groups
 
 
-def _shapes(groups):
-    """The shape of every array without its chains and draws, by name."""
-    return {
-        name: np.shape(array)[0 if group.endswith("_data") else 2 :]
-        for group, arrays in groups.items()
-        for name, array in arrays.items()
-    }
+def _observed(posterior, data, groups):
+    """Return the names of observed variables: known from the run, or from their likelihoods and predictions."""
+    if "observed" in posterior.settings:
+        return set(posterior.settings["observed"])
+    found = set(groups.get("log_likelihood", {})) | set(groups.get("posterior_predictive", {}))
+    return {name for name in found if data is None or name in data}
 
 
-def _sample_dims(group):
-    return {} if group.endswith("_data") else {"sample_dims": ["chain", "draw"]}
+def _numbers(data):
+    """Return the entries of `data` that are arrays of numbers; missing ones are nan."""
+    found = {}
+    for name, value in data.items():
+        if isinstance(value, np.ma.MaskedArray) and value.mask.any():
+            value = value.astype(float).filled(np.nan)
+        try:
+            array = gather(value)
+        except (TypeError, ValueError):  # a tree of arrays, or ragged
+            continue
+        if array.dtype.kind in "biuf":
+            found[name] = array
+    return found
 
 
 def _attributes(posterior):

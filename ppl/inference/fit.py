@@ -14,6 +14,7 @@ from ppl.inference import psis
 from ppl.inference.posterior import Posterior
 from ppl.inference.predict import _over_draws
 from ppl.inference.start import seed_words
+from ppl.inference.summary import page, records
 from ppl.tracing.handle import model_name
 from ppl.version import versions
 
@@ -158,36 +159,37 @@ class Fit:
 
     def verdict(self) -> list[str]:
         """Sentences on whether the fit has converged, and whether its draws can be trusted."""
+        return [sentence for sentence, _ in self._judged()]
+
+    def _judged(self):
+        """Return the sentences of the verdict, each with whether one should act on it."""
         sentences = []
         rising, rise, noise = _rising(self.trail)
         if self.skipped:
-            sentences.append(
-                f"{self.skipped} of {len(self.trail)} steps had a gradient that is not finite and moved nothing: give a "
-                "smaller learning rate as optimizer=, or a start nearer to the posterior as init=."
-            )
+            sentences.append((self.verdict_of_skipped().replace("; give", ": give"), True))
         if len(self.trail) < 40:
             if len(self.trail):
-                sentences.append(f"{len(self.trail)} steps are too few to tell whether the objective still rises.")
+                text = f"{len(self.trail)} steps are too few to tell whether the objective still rises."
+                sentences.append((text, False))
         elif rising:
-            sentences.append(
+            text = (
                 f"The objective still rose by {rise:.3g} (standard error {noise:.2g}) over the last quarter of the "
                 f"{len(self.trail)} steps: not converged. Go on with init=fit, or give more steps=."
             )
+            sentences.append((text, True))
         else:
-            sentences.append(
-                f"Converged: over the last quarter of the steps the objective moved by {rise:.2g} (standard error {noise:.2g})."
-            )
+            text = f"Converged: over the last quarter of the steps the objective moved by {rise:.2g} (standard error {noise:.2g})."
+            sentences.append((text, False))
         k = self.pareto_k
-        if k is None:
-            return sentences
-        if k <= GOOD_K:
+        if k is not None and k <= GOOD_K:
             close = "equal to the posterior up to rounding" if k == -np.inf else "close to the posterior"
-            sentences.append(f"Pareto k-hat is {k:.2f}: the guide is {close}.")
-        else:
-            sentences.append(
+            sentences.append((f"Pareto k-hat is {k:.2f}: the guide is {close}.", False))
+        elif k is not None:
+            text = (
                 f"Pareto k-hat is {k:.2f}, above {GOOD_K}: the guide misses parts of the posterior. Trust its means more "
                 "than its standard deviations, or try infer.full_rank, infer.flow, or a sampler with init=fit."
             )
+            sentences.append((text, True))
         return sentences
 
     def warnings(self) -> list[str]:
@@ -215,7 +217,9 @@ class Fit:
         draws = self.posterior(max(chains, 1), seed=seed)
         return {n: draws[n][0] for n in self.problem.model.structure.latents}
 
-    def __repr__(self):
+    @property
+    def header(self):
+        """One line: algorithm, model and guide, the steps and the objective, the seconds it took."""
         s = self.settings
         title = f"{s['algorithm']} of {s['model']} with the guide {s['guide']}"
         if len(self.trail):
@@ -223,7 +227,15 @@ class Fit:
             title += f": {len(self.trail)} steps, objective {np.mean(last):.6g}"
         seconds = self.timings.get("total")
         title += f", {seconds:.3g} s" if seconds else ""
-        return "\n".join([title + (", interrupted" if self.interrupted else ""), *self.verdict()])
+        return title + (", interrupted" if self.interrupted else "")
+
+    def __repr__(self):
+        return "\n".join([self.header, *self.verdict()])
+
+    def _repr_html_(self):
+        judged = self._judged()
+        concerns, rest = [text for text, act in judged if act], [text for text, act in judged if not act]
+        return page(self.header, None, concerns, records(settings=self.settings, timings=self.timings), rest)
 
 
 def _rising(trail):

@@ -94,6 +94,11 @@ def plan(
 ) -> Plan:
     """Return a table of what lies where, and of what is exchanged, in a run with these arguments. Nothing is run.
 
+      >>> mesh = jax.make_mesh((1,), ("rows",))
+      >>> plan = ppl.plan(coin, tosses, mesh=mesh, sharding={"y": jax.sharding.PartitionSpec("rows")})
+      >>> [(row.name, row.kind, row.shape) for row in plan.rows]
+      [('y', 'data', (4,)), ('p', 'latent', ())]
+
     Args:
       model: a generator function.
       data: one mapping, as for the samplers.

@@ -19,8 +19,8 @@ import numpy as np
 
 from ppl.errors import ModelError, listed, suggest
 from ppl.inference import concerns, labels
-from ppl.inference.summary import Summary, page, summarize_draws
-from ppl.sharding import is_spread
+from ppl.inference.summary import Summary, page, records, summarize_draws
+from ppl.sharding import gather, is_spread
 
 QUICK = 2**22  # numbers that a printed result reads at most, and
 LONG = 2**18  # of one element; `summary()` reads all
@@ -51,6 +51,13 @@ PAPERS = {
 def _array(values):
     """Return values as numpy, except what is divided between devices: that stays there."""
     return values if is_spread(values) else np.asarray(values)
+
+
+def _on_host(values):
+    """Return nested dicts with divided arrays as numpy."""
+    if type(values) is dict:
+        return {name: _on_host(inner) for name, inner in values.items()}
+    return gather(values) if is_spread(values) else values
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -109,6 +116,10 @@ class Posterior(Mapping):
 
     def _set(self, field, value):
         object.__setattr__(self, field, value)
+
+    def __getstate__(self):
+        """Return what a pickle holds: numpy arrays, also of what is divided between devices."""
+        return _on_host(vars(self))
 
     def _check_leading_axes(self):
         first = None
@@ -227,15 +238,8 @@ class Posterior(Mapping):
         return "\n".join(lines)
 
     def _repr_html_(self):
-        return page(self.header, self._overview, self.warnings(), self._details())
-
-    def _details(self):
-        records = dict(settings=self.settings, timings=self.timings, versions=self.versions)
-        return {
-            title: ", ".join(f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}" for key, value in r)
-            for title, r in ((title, list(record.items())) for title, record in records.items())
-            if r
-        }
+        details = records(settings=self.settings, timings=self.timings, versions=self.versions)
+        return page(self.header, self._overview, self.warnings(), details)
 
     def citation(self) -> str:
         """Return the papers whose methods the run used, one a line."""
@@ -247,16 +251,35 @@ class Posterior(Mapping):
 
         return save(self, path)
 
-    def to_arviz(self, model: Any = None, data: Mapping[str, Any] | None = None) -> Any:
+    def to_arviz(
+        self,
+        model: Any = None,
+        data: Mapping[str, Any] | None = None,
+        *,
+        prior: Mapping[str, Any] | None = None,
+        predictive: Mapping[str, Any] | None = None,
+        predictions: Mapping[str, Any] | None = None,
+        new_data: Mapping[str, Any] | None = None,
+        log_likelihood: Mapping[str, Any] | None = None,
+    ) -> Any:
         """Return an xarray `DataTree` with the groups and attributes of ArviZ's schema (extra `arviz`).
 
         Args:
-          model: with `data`, adds pointwise log likelihoods, predictions, observed and constant data.
-          data: the mapping that the run was given.
+          model: with `data`, adds pointwise log likelihoods, log densities of the latent variables, their unconstrained
+            values, and predictions.
+          data: the mapping that the run was given: observed and constant data.
+          prior: what `infer.prior` returned: the groups `prior` and `prior_predictive`.
+          predictive: what `infer.predict` returned for the fitted data.
+          predictions: what `infer.predict` returned for other data.
+          new_data: these other data.
+          log_likelihood: what `infer.log_likelihood` returned.
         """
         from ppl.inference.arviz import to_arviz
 
-        return to_arviz(self, model, data)
+        return to_arviz(
+            self, model, data,
+            prior=prior, predictive=predictive, predictions=predictions, new_data=new_data, log_likelihood=log_likelihood,
+        )  # fmt: skip
 
     def plot(self, kind: str = "trace_dist", **options: Any) -> Any:
         """Call `arviz_plots.plot_<kind>` on these draws (extra `arviz`); `options` are passed on."""

@@ -38,6 +38,10 @@ def prior(
 ) -> Posterior:
     """Draw from the model before it sees observations: a `Posterior` like any other, observed variables included.
 
+      >>> prior = infer.prior(coin, draws=5)
+      >>> prior["p"].shape, prior["y"].shape
+      ((1, 5), (1, 5, 4))
+
     Args:
       model: a generator function.
       data: its arguments. Observed variables in it are drawn, not fixed.
@@ -76,6 +80,9 @@ def predict(
 ) -> Posterior:
     """Draw new observations: one for each posterior draw of the latent variables.
 
+      >>> infer.predict(coin, {"p": [[0.5, 0.9, 0.1]]})["y"].shape
+      (1, 3, 4)
+
     Args:
       model: a generator function; the fitted one, or one whose latent variables have the same names.
       posterior: what a sampler returned, or a mapping from names to arrays [chain, draw, ...].
@@ -98,7 +105,8 @@ def _predict(board, model, posterior, data, seed, batch):
     began = time.perf_counter()
     draws = _draws(posterior)
     bound = bind(model, _forecast(model, data))
-    given = [n for n in draws if n in bound.structure.latents]
+    partly = posterior.settings.get("observed", []) if isinstance(posterior, Posterior) else []  # entries were missing
+    given = [n for n in draws if n in bound.structure.latents and n not in partly]
     _all_kept(posterior, bound)
     fresh = [n for n in bound.structure.families if n not in given and n not in bound.structure.derived]
     if not fresh:
@@ -180,25 +188,52 @@ def log_likelihood(
 
 
 def _log_likelihood(board, model, posterior, data, batch):
-    draws = _draws(posterior)
     bound = bind(model, data)
     if not bound.structure.observed:
         raise ModelError(
             f"data observes no random variable of `{model_name(model)}` ({listed(bound.structure.families)}): "
             "the log likelihood needs the values of at least one"
         )
-    lost = [n for n in bound.structure.latents if n not in draws]
-    if lost:
-        raise ModelError(
-            f"the posterior has no draws of {lost[0]!r}, on which the likelihood depends: keep it when sampling"
-        )
-    given = {n: draws[n] for n in bound.structure.latents}
+    given = _latents(posterior, bound)
 
     def one(key, values, arrays):
         _, sites = bound.structure.run(arrays, values=values)
         return {n: sites[n].log_prob for n in bound.structure.observed}
 
     return _over_draws(board, bound, ("log_likelihood", tuple(given)), one, given, _lead(posterior), 0, batch)
+
+
+def log_prior(model, posterior, data=None, *, batch=None, mesh=None, sharding=None):
+    """Return the log densities of the latent variables given those before them, and their free values.
+
+    Both by name, [chain, draw, ...], a log density for each batch element. Left out are the log densities of missing
+    entries of observed variables, and the free values of discrete variables.
+    """
+    return _on(mesh, sharding, data, posterior, lambda board, data: _log_prior(board, model, posterior, data, batch))
+
+
+def _log_prior(board, model, posterior, data, batch):
+    bound = bind(model, data)
+    structure, given = bound.structure, _latents(posterior, bound)
+
+    def one(key, values, arrays):
+        _, sites = structure.run(arrays, values=values)
+        densities = {n: sites[n].log_prob for n, latent in structure.latents.items() if not latent.missing}
+        free = [n for n, latent in structure.latents.items() if latent.free_shape is not None]
+        return densities, {n: structure.part(n, sites[n].free) for n in free}
+
+    return _over_draws(board, bound, ("log_prior", tuple(given)), one, given, _lead(posterior), 0, batch)
+
+
+def _latents(posterior, bound):
+    """Return the draws of every latent variable; refuse if some were not kept."""
+    draws = _draws(posterior)
+    lost = [n for n in bound.structure.latents if n not in draws]
+    if lost:
+        raise ModelError(
+            f"the posterior has no draws of {lost[0]!r}, on which the likelihood depends: keep it when sampling"
+        )
+    return {n: draws[n] for n in bound.structure.latents}
 
 
 def _on(mesh, sharding, data, posterior, function):

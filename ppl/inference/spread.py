@@ -95,7 +95,7 @@ def _items(data):
 
 
 def _mesh_of(value):
-    found = [carried(leaf) for leaf in jax.tree.leaves(value)]
+    found = [carried(leaf) for leaf in jax.tree.leaves(value, is_leaf=lambda x: hasattr(x, "__next__"))]
     return next((mesh for mesh in found if mesh is not None), None)
 
 

@@ -219,14 +219,24 @@ class Summary:
         return f'<tr><td style="{STYLE["name"]}">{html.escape(self.label(row))}</td>{cells}</tr>'
 
 
-def page(header, summary, warnings, details):
-    """HTML of a result: a header line, warnings, the table and folded details; no script and nothing from elsewhere."""
+def page(header, summary, warnings, details, sentences=()):
+    """HTML of a result: a header line, warnings, the table, sentences, folded details; no script, nothing from elsewhere."""
     parts = [f"<div><b>{html.escape(header)}</b></div>"] if header else []
     parts += [f'<div style="{STYLE["warning"]}">{html.escape(sentence)}</div>' for sentence in warnings]
-    parts.append(summary.html())
+    parts += [summary.html()] if summary is not None else []
+    parts += [f"<div>{html.escape(sentence)}</div>" for sentence in sentences]
     rows = "".join(f"<div>{html.escape(title)}: {html.escape(text)}</div>" for title, text in details.items())
     parts += [_details("settings", rows)] if rows else []
     return f"<div>{''.join(parts)}</div>"
+
+
+def records(**given):
+    """Return plain records as text, by their titles, without empty ones."""
+    return {
+        title: ", ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in record.items())
+        for title, record in given.items()
+        if record
+    }
 
 
 def _details(title, inside):

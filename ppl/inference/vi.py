@@ -57,6 +57,12 @@ def vi(
 
         fit = infer.vi(model, guide, data, init={"mean": jnp.zeros(3), "log_sd": jnp.zeros(3)})
 
+    An automatic guide has its own parameters:
+
+      >>> fit = infer.vi(coin, infer.mean_field, tosses, steps=1000, progress=False)
+      >>> fit.converged, round(float(fit.posterior(draws=2000)["p"].mean()), 1)
+      (True, 0.7)
+
     Args:
       model: a generator function that yields random variables. If it has an argument of the name of the guide's first
         one, it receives the parameters too (the weights of a decoder, for example).

@@ -19,7 +19,12 @@ def _named(positional, keywords):
 
 
 def condition(model: Callable[..., Any], values: Mapping[str, Any] | None = None, /, **more: Any) -> Callable[..., Any]:
-    """Observe: fix the values of the named variables and pass them on, so that they stay in the density."""
+    """Observe: fix the values of the named variables and pass them on, so that they stay in the density.
+
+    >>> observed = ppl.condition(coin, y=tosses["y"])
+    >>> round(float(ppl.log_joint(observed, {"p": 0.5})), 3)
+    -2.773
+    """
     values = _named(values, more)
 
     def respond(rv):
@@ -31,7 +36,11 @@ def condition(model: Callable[..., Any], values: Mapping[str, Any] | None = None
 
 
 def do(model: Callable[..., Any], values: Mapping[str, Any] | None = None, /, **more: Any) -> Callable[..., Any]:
-    """Intervene: answer the named variables with these values and pass nothing on, so that they leave the density."""
+    """Intervene: answer the named variables with these values and pass nothing on, so that they leave the density.
+
+    >>> list(ppl.sample(ppl.do(coin, p=0.5)))
+    ['y']
+    """
     values = _named(values, more)
 
     def respond(rv):
@@ -104,6 +113,10 @@ def mask(model: Callable[..., Any], masks: Mapping[str, Any] | None = None, /, *
     """Leave the entries of the named variables where a mask is False out of the density.
 
     Whatever stands there (nan included) reaches neither the density nor its gradient.
+
+      >>> three = ppl.mask(coin, y=[True, True, True, False])
+      >>> round(float(ppl.log_joint(three, {"p": 0.5}, tosses)), 3)
+      -2.079
     """
     masks = _named(masks, more)
 
@@ -157,6 +170,12 @@ def noncentered(model: Callable[..., Any], *names: str) -> Callable[..., Any]:
     The standard variable, called `<name>_base`, becomes the latent; the original is recorded as derived, so that its draws
     exist under its own name. This removes the funnel between a scale and the effects that it governs.
     Reference: Papaspiliopoulos, Roberts, Skoeld (2007), Statistical Science 22(1).
+
+      >>> def effects():
+      ...     scale = yield ppl.HalfNormal(1.0, name="scale")
+      ...     yield ppl.Normal(0.0, scale, shape=(3,), name="x")
+      >>> list(ppl.sample(ppl.noncentered(effects, "x")))
+      ['scale', 'x_base', 'x']
     """
 
     def respond(rv):

@@ -136,6 +136,14 @@ class _Loop(Program):
 class Scan(_Loop):
     """A loop with a carry; `(carry, out) = yield Scan(step, init, xs, length=, name=)`.
 
+      >>> def step(x, _):
+      ...     x = yield ppl.Normal(x, 1.0, name="x")
+      ...     return x, x
+      >>> def walk(steps):
+      ...     end, path = yield ppl.Scan(step, 0.0, length=steps, name="path")
+      >>> ppl.sample(walk, 0, {"steps": 5})["path/x"].shape
+      (5,)
+
     Args:
       step: a generator function `step(carry, x)` that returns `(carry, out)`.
       init: the first carry, a pytree.
@@ -253,6 +261,13 @@ def _parallel(step, init, inputs):
 @dataclasses.dataclass(frozen=True, eq=False)
 class Map(_Loop):
     """Independent groups; `out = yield Map(group, xs, name=)`: `group(x)` for each entry along the first axis of `xs`.
+
+      >>> def group(size):
+      ...     b = yield ppl.Normal(0.0, size, name="b")
+      >>> def groups(sizes):
+      ...     yield ppl.Map(group, sizes, name="g")
+      >>> ppl.sample(groups, 0, {"sizes": [1.0, 2.0, 3.0]})["g/b"].shape
+      (3,)
 
     Args:
       group: a generator function of one entry.

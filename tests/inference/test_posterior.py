@@ -1,19 +1,24 @@
 """The result of a run: access, labels, table, HTML, warnings and export."""
 
+import dataclasses
 import html.parser
 import sys
-import types
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
+from models import LINE, line
+from scipy import stats
 
+from ppl import Dirichlet, Normal, infer
 from ppl.errors import InferenceWarning, ModelError
 from ppl.inference import concerns
 from ppl.inference.posterior import Posterior
 from ppl.inference.summary import number
 
 SCHOOLS = ["Choate", "Deerfield", "Phillips Andover", "Hotchkiss"]
+GOLDEN = Path(__file__).parents[1] / "golden" / "results.html"
 STATISTICS = {
     "lp": np.float32,
     "acceptance_rate": np.float32,
@@ -280,6 +285,43 @@ def test_html_is_harmless_and_readable_in_the_dark():
     assert Page(posterior.summary()._repr_html_()).words
 
 
+def example_fit():
+    """A fit with the numbers of a poor one."""
+    fit = infer.vi(line, infer.mean_field, LINE, steps=0, progress=False)
+    fit = dataclasses.replace(fit, trail=np.arange(100.0) - 100, timings={"steps": 0.5, "total": 1.25}, skipped=2)
+    vars(fit)["pareto_k"] = 0.91
+    return fit
+
+
+def example_result():
+    """Draws without randomness, and a divergence."""
+    diverging = np.zeros((4, 200), bool)
+    diverging[2, 7] = True
+    return Posterior(
+        {"mu": 5.0 + 30.0 * waves(), "theta": waves(shape=(2,))},
+        stats={"diverging": diverging},
+        settings={"algorithm": "nuts", "model": "schools", "warmup": 300},
+        timings={"compile": 0.9, "total": 1.2345},
+    )
+
+
+def test_html_is_that_of_the_golden_file():
+    """Both kinds of result; browsers show the file. `python tests/inference/test_posterior.py` writes it anew."""
+    for result in (example_result(), example_fit()):
+        assert Page(result._repr_html_()).words
+        assert result._repr_html_() in GOLDEN.read_text(encoding="utf-8").splitlines()
+
+
+def test_the_page_of_a_fit_says_what_it_prints_and_marks_what_to_act_on():
+    fit = example_fit()
+    page = Page(fit._repr_html_())
+    marked = [tag for tag, attributes in page.tags if "border-left" in attributes.get("style", "")]
+    assert len(marked) == len(fit.verdict()) == 3 and "script" not in dict(page.tags)
+    assert all(sentence in page.words for sentence in [fit.header, *fit.verdict()])
+    vars(fit)["pareto_k"] = 0.2
+    assert fit._repr_html_().count("border-left") == 2
+
+
 # Warnings.
 
 
@@ -412,19 +454,6 @@ def arviz_base():
     return pytest.importorskip("arviz_base")
 
 
-@pytest.fixture
-def fake_predictions(monkeypatch):
-    """Stand in for the functions that run a model over draws."""
-    module = types.ModuleType("ppl.inference.predict")
-    module.log_likelihood = lambda model, posterior, data: {
-        "y": -0.5 * (data["y"] - posterior["theta"]) ** 2 - 0.5 * np.log(2 * np.pi)
-    }
-    module.predict = lambda model, posterior, data: (
-        Posterior({"y": posterior["theta"] + 0.1}) if "y" not in data else None
-    )
-    monkeypatch.setitem(sys.modules, "ppl.inference.predict", module)
-
-
 def test_export_has_the_groups_names_dtypes_and_attributes_of_the_schema(arviz_base):
     posterior = healthy(
         settings={"model": "schools", "algorithm": "nuts", "warmup": 300},
@@ -456,22 +485,94 @@ def test_export_names_axes_as_arviz_does(arviz_base):
     assert tree["posterior"]["slopes.tau"].dims == ("chain", "draw", "slopes.tau_dim_0")
 
 
-def test_export_with_a_model_serves_loo_and_predictive_checks(arviz_base, fake_predictions):
-    arviz_stats = pytest.importorskip("arviz_stats")
-    posterior = healthy(dims={"theta": ["school"], "y": ["school"], "sigma": ["school"]})
-    data = {"y": np.zeros(4), "sigma": np.ones(4), "kind": "word", "scale": 2}
-    tree = posterior.to_arviz(object(), data)
+def fitted(model, dims=None, coords=None):
+    return infer.nuts(model, LINE, chains=2, draws=200, warmup=200, dims=dims, coords=coords, progress=False)
+
+
+def level(x):
+    """The line without its slope."""
+    a = yield Normal(0.0, 1.0, name="a")
+    yield Normal(a + 0.0 * x, 0.5, name="y")
+
+
+@pytest.mark.filterwarnings("ignore::ppl.InferenceWarning")
+def test_export_has_every_group_that_a_model_and_its_results_give(arviz_base):
+    names = [f"row {i}" for i in range(8)]
+    posterior = fitted(line, {"y": ["row"]}, {"row": names})
+    new = {"x": np.array([2.0, 3.0, 4.0], np.float32)}
+    prior = infer.prior(line, LINE, draws=50)
+    predictions = infer.predict(line, posterior, new)
+    tree = posterior.to_arviz(line, LINE, prior=prior, predictions=predictions, new_data=new)
     assert set(tree.children) == {
-        *("posterior", "sample_stats", "log_likelihood", "posterior_predictive", "observed_data", "constant_data")
+        *("posterior", "sample_stats", "log_likelihood", "log_prior", "unconstrained_posterior"),
+        *("posterior_predictive", "prior", "prior_predictive", "predictions"),
+        *("observed_data", "constant_data", "predictions_constant_data"),
     }
-    assert tree["log_likelihood"]["y"].dims == tree["posterior_predictive"]["y"].dims == ("chain", "draw", "school")
-    assert tree["observed_data"]["y"].dims == tree["constant_data"]["sigma"].dims == ("school",)
-    assert set(tree["constant_data"]) == {"sigma", "scale"} and set(tree["observed_data"]) == {"y"}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        assert np.isfinite(arviz_stats.loo(tree).elpd)
-    with pytest.raises(ModelError, match="Give both, or neither"):
+    for group in ("log_likelihood", "posterior_predictive", "prior_predictive"):
+        assert tree[group]["y"].dims == ("chain", "draw", "row") and list(tree[group]["row"].values) == names
+    for group, name, axis in (
+        ("observed_data", "y", "row"),
+        ("constant_data", "x", "x_dim_0"),
+        ("predictions_constant_data", "x", "x_dim_0"),
+    ):
+        assert list(tree[group].data_vars) == [name] and tree[group][name].dims == (axis,)
+    assert tree["prior"].sizes == {"chain": 1, "draw": 50} and set(tree["prior"].data_vars) == {"a", "b"}
+    np.testing.assert_array_equal(tree["prior_predictive"]["y"], prior["y"])
+    np.testing.assert_array_equal(tree["predictions"]["y"], predictions["y"])
+    assert list(tree["predictions"]["row"].values) == [0, 1, 2]  # other rows than those that have names
+    np.testing.assert_array_equal(tree["predictions_constant_data"]["x"], new["x"])
+    np.testing.assert_array_equal(tree["unconstrained_posterior"]["b"], posterior["b"])
+    right = -0.5 * posterior["a"] ** 2 - 0.5 * np.log(2 * np.pi)
+    np.testing.assert_allclose(tree["log_prior"]["a"], right, rtol=1e-5)
+
+
+def test_export_takes_what_was_computed_before(arviz_base):
+    posterior = healthy(settings={"observed": ["y"]})
+    likelihood = {"y": np.zeros((4, 500, 3))}
+    predictive = Posterior({"y": np.ones((4, 500, 3))})
+    data = {"y": np.ma.masked_invalid([1.0, np.nan, 2.0]), "tree": [np.ones(1), np.ones(2)], "kind": "word"}
+    tree = posterior.to_arviz(
+        data=data, predictive=predictive, log_likelihood=likelihood, prior={"mu": np.ones((1, 9))}
+    )
+    np.testing.assert_array_equal(tree["log_likelihood"]["y"], likelihood["y"])
+    np.testing.assert_array_equal(tree["posterior_predictive"]["y"], predictive["y"])
+    np.testing.assert_array_equal(tree["observed_data"]["y"], [1.0, np.nan, 2.0])
+    assert "constant_data" not in tree.children and "prior_predictive" not in tree.children
+    with pytest.raises(ModelError, match="a model without data. Give both, or neither"):
         posterior.to_arviz(object())
+
+
+def test_free_values_and_missing_entries_have_axes_of_their_own(arviz_base):
+    def model():
+        p = yield Dirichlet(np.ones(3, np.float32), name="p")
+        yield Normal(p.sum(), 1.0, shape=(2, 2), name="y")
+
+    p = np.full((2, 5, 3), 1 / 3, np.float32)
+    draws = {"p": p, "y": np.ones((2, 5, 1), np.float32)}
+    posterior = Posterior(draws, dims={"p": ["side"]}, settings={"observed": ["y"]})
+    data = {"y": np.ma.masked_invalid([[1.0, 2.0], [np.nan, 0.5]])}
+    tree = posterior.to_arviz(model, data)
+    assert tree["unconstrained_posterior"]["p"].sizes == {"chain": 2, "draw": 5, "side": 2}
+    assert tree["unconstrained_posterior"]["y"].shape == tree["posterior"]["y"].shape == (2, 5, 1)
+    assert tree["log_prior"]["p"].shape == (2, 5) and set(tree["log_prior"].data_vars) == {"p"}
+    assert tree["observed_data"]["y"].shape == (2, 2) and tree["posterior_predictive"]["y"].shape == (2, 5, 2, 2)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_loo_and_compare_of_arviz_rank_two_models(arviz_base):
+    """A line whose slope is three standard deviations from 0 beats a level; loo is near the exact sum of the conjugate model."""
+    arviz_stats = pytest.importorskip("arviz_stats")
+    trees = {model.__name__: fitted(model).to_arviz(model, LINE) for model in (line, level)}
+    rows = np.stack([np.ones(8), LINE["x"].astype(float)], 1)
+    exact = 0.0
+    for i in range(8):
+        kept = np.delete(np.arange(8), i)
+        covariance = np.linalg.inv(np.eye(2) + rows[kept].T @ rows[kept] / 0.25)
+        mean = covariance @ rows[kept].T @ LINE["y"][kept] / 0.25
+        exact += stats.norm.logpdf(LINE["y"][i], rows[i] @ mean, np.sqrt(0.25 + rows[i] @ covariance @ rows[i]))
+    assert abs(arviz_stats.loo(trees["line"]).elpd - exact) < 0.5
+    table = arviz_stats.compare(trees)
+    assert list(table.index) == ["line", "level"]
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -493,3 +594,7 @@ def test_a_missing_extra_names_the_line_to_type(monkeypatch):
     for call in (healthy().to_arviz, healthy().plot):
         with pytest.raises(ImportError, match=r'type: pip install "ppl-jax\[arviz\]"'):
             call()
+
+
+if __name__ == "__main__":
+    GOLDEN.write_text("".join(f"{r._repr_html_()}\n" for r in (example_result(), example_fit())), encoding="utf-8")

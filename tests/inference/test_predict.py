@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.special
-from models import LINE, SCHOOLS, flat_schools, line, schools
+from models import LINE, SCHOOLS, flat_schools, line, mean_of, schools
 
 import ppl
 from ppl import HalfNormal, ModelError, Normal, Poisson, Scan, infer
@@ -125,3 +125,13 @@ def test_a_value_shorter_than_its_loop_gives_the_first_steps():
     new = infer.predict(level, posterior, {"steps": 6, "path/y": np.arange(4, dtype=np.float32)})
     assert np.array_equal(new["path/y"][0, :, :4], np.tile(np.arange(4.0), (3, 1)))
     assert np.abs(new["path/y"][0, :, 4:]).min() > 0
+
+
+@pytest.mark.filterwarnings("ignore::ppl.InferenceWarning")
+def test_a_variable_with_missing_entries_is_predicted_whole():
+    data = {"n": 3, "y": np.ma.masked_invalid([1.0, np.nan, 2.0])}
+    posterior = infer.hmc(mean_of, data, chains=2, draws=20, warmup=20, progress=False)
+    assert posterior["y"].shape == (2, 20, 1)
+    for given in (data, {"n": 3}):
+        new = infer.predict(mean_of, posterior, given)
+        assert list(new) == ["y"] and new["y"].shape == (2, 20, 3)

@@ -123,6 +123,18 @@ def test_a_plain_gaussian_is_accepted_near_the_target(sampler, seed):
     assert np.abs(z_scores(posterior, "x", 0.0, 1.0)).max() < 6
 
 
+@pytest.mark.parametrize(("dimension", "target", "right"), [(1, None, 0.44), (5, None, 0.234), (5, 0.6, 0.6)])
+@quiet
+@pytest.mark.false_alarm(1e-8)
+def test_a_random_walk_is_accepted_near_its_target(dimension, target, right, seed):
+    """Over 8000 transitions of four chains; the scale is learned to about a tenth, and so the acceptance to 0.05."""
+    posterior = infer.metropolis(
+        gaussian, {"dimension": dimension}, draws=2000, warmup=1000, seed=seed, target_accept=target, progress=False
+    )
+    assert abs(posterior.stats["acceptance_rate"].mean() - right) < 0.1
+    assert posterior.settings.get("target_accept") == target
+
+
 class TestStart:
     @pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda f: f.__name__)
     def test_a_density_that_is_never_finite_names_the_variable(self, sampler):
@@ -182,15 +194,17 @@ class TestStart:
         assert np.allclose(posterior["a"][:, 0], np.arange(4.0), atol=1e-4)
 
 
+@pytest.mark.parametrize("sampler", GRADIENT, ids=lambda f: f.__name__)
 @quiet
-def test_when_every_transition_diverges_the_result_says_so():
+def test_when_every_transition_diverges_the_result_says_so(sampler):
     def model():
         x = yield Normal(0.0, 1.0, name="x")
         yield Factor(jnp.sqrt(x - x), name="cliff")  # value 0, gradient nan
 
     with pytest.warns(InferenceWarning, match="all 400 transitions diverged"):
-        posterior = infer.nuts(model, draws=100, warmup=50)
+        posterior = sampler(model, draws=100, warmup=50)
     assert posterior.stats["diverging"].all()
+    assert "(chain 0: 100, chain 1: 100, chain 2: 100, chain 3: 100)" in str(posterior)
     assert not posterior.summary()["x"]["r_hat"] < 1.1
 
 
@@ -290,6 +304,10 @@ def test_odd_arguments_are_refused_in_words(sampler):
     ]:
         with pytest.raises(ModelError, match=words):
             sampler(line, LINE, **arguments)
+    usual = "0.234 is usual, 0.44 for one number" if sampler is infer.metropolis else "0.8 is usual, 0.95 careful"
+    with pytest.raises(ModelError) as error:
+        sampler(line, LINE, target_accept=1.5)
+    assert str(error.value) == f"target_accept=1.5 must be between 0 and 1; {usual}"
 
 
 @pytest.mark.parametrize("metric", ["diagonal", "dense", "identity"])

@@ -1,22 +1,32 @@
 """Saved results: bit for bit the same, readable without ppl, harmless, and whole or refused."""
 
 import hashlib
+import json
 import os
 import pickle
 import subprocess
 import sys
+import warnings
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+from meshes import mesh_of
+from models import SCHOOLS, flat_schools, schools
+from saved_program import digest
 
-from ppl.errors import FormatError, ModelError
+from ppl import infer
+from ppl.errors import FormatError, InferenceWarning, ModelError
 from ppl.inference import netcdf, storage
 from ppl.inference.posterior import Posterior
 
+RESULTS = ("chain", "nuts", "devices", "example")
 GROUPS = ("draws", "stats", "state", "coords", "tracked")
 
 
@@ -285,15 +295,52 @@ def test_large_offsets_are_written_in_64_bits():
     assert head.endswith((len(head) + 6 * 2**30).to_bytes(8, "big"))
 
 
-def test_a_result_can_be_pickled_and_read_without_an_accelerator(tmp_path):
-    """Users pickle results; draws, statistics and state come back equal in another process on a CPU."""
-    posterior = example()
-    posterior = Posterior(**{name: getattr(posterior, name) for name in ("draws", "stats", "dims", "coords", "roles")})
-    repr(posterior)
-    (tmp_path / "run.pickle").write_bytes(pickle.dumps(posterior))
-    assert_same(posterior, pickle.loads((tmp_path / "run.pickle").read_bytes()))
-    code = "import pickle, sys; print(float(pickle.load(open(sys.argv[1], 'rb'))['mu'].sum()).hex())"
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-c", code, os.fspath(tmp_path / "run.pickle")]
-    result = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
-    assert result.stdout.strip() == float(posterior["mu"].sum()).hex()
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory):
+    """Results of real runs, and what another process, on one CPU, found in their files."""
+    folder = tmp_path_factory.mktemp("results")
+    mesh, rows = mesh_of("2x4"), {name: P("rows") for name in ("sigma", "y", "theta")}
+    short = dict(draws=20, warmup=20, progress=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InferenceWarning)
+        runs = {
+            "chain": infer.hmc(flat_schools, SCHOOLS, chains=1, **short),
+            "devices": infer.hmc(schools, SCHOOLS, mesh=mesh, sharding=rows, chains=2, **short),
+            "example": example(),
+        }
+        for name, sampler in (("hmc", infer.hmc), ("nuts", infer.nuts)):
+            sampler(flat_schools, SCHOOLS, checkpoint=folder / f"{name}.checkpoint", **short)
+            runs[name] = sampler(flat_schools, SCHOOLS, **{**short, "draws": 40})
+    for name in RESULTS:
+        repr(runs[name])
+        (folder / f"{name}.pickle").write_bytes(pickle.dumps(runs[name]))
+        runs[name].save(folder / f"{name}.nc")
+    tests = os.path.dirname(os.path.dirname(__file__))
+    path = os.pathsep.join([os.path.dirname(tests), tests, *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": path}
+    command = [sys.executable, os.path.join(tests, "inference", "saved_program.py"), os.fspath(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    return runs, json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("file", ["pickle", "nc"])
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_result_is_the_same_in_another_process(elsewhere, name, file):
+    """Draws, statistics, state and settings, of one chain, of some, and of draws divided between devices."""
+    runs, found = elsewhere
+    assert found[f"{name}.{file}"] == digest(runs[name])
+
+
+@pytest.mark.parametrize("sampler", ["hmc", "nuts"])
+def test_another_process_goes_on_from_a_checkpoint(elsewhere, sampler):
+    """20 draws here and 20 there equal 40 in one go, bit for bit."""
+    runs, found = elsewhere
+    assert found[f"{sampler}.checkpoint"] == {name: draws.tobytes().hex() for name, draws in runs[sampler].items()}
+
+
+def test_pickled_draws_are_numpy_also_in_double_precision(x64):
+    """A process without `jax_enable_x64` would cut arrays of jax."""
+    x = jax.device_put(np.ones((2, 3, 8)) / 3, NamedSharding(mesh_of("8"), P(None, None, "rows")))
+    pickled = pickle.loads(pickle.dumps(Posterior({"z": np.ones((2, 3)), "x": x})))
+    assert list(pickled) == ["z", "x"] and isinstance(pickled["x"], np.ndarray) and pickled["x"].dtype == float

@@ -238,13 +238,16 @@ def inference(file: Path) -> Posterior:
     posterior = infer.nuts(schools, local, sharding={"theta": P("rows")})
     sizes = [len(load()) for load in (mnist, covertype, movielens, synthetic_ratings)]
     print(theta.shape, sizes, infer.predict(schools, posterior, data, mesh=mesh, sharding=rows))
-    posterior = infer.metropolis(schools, data, draws=100_000, scale=0.1, keep=["mu"], progress=False)
+    posterior = infer.metropolis(
+        schools, data, draws=100_000, target_accept=0.3, scale=0.1, keep=["mu"], progress=False
+    )
     calibration: infer.Calibration = infer.calibrate(schools, data, observed=["y"], sampler=infer.hmc, simulations=100)
     prior: infer.Posterior = infer.prior(schools, data, draws=10)
     new = infer.predict(schools, posterior, {"sigma": data["sigma"]})
     effect = infer.returned(schools, posterior, data)["effect"]
     pointwise = infer.log_likelihood(schools, posterior, data)["y"]
     print(prior, new, effect, pointwise, posterior["theta"].mean(), posterior.summary())
+    print(posterior.to_arviz(schools, data, prior=prior, predictions=new, new_data={"sigma": data["sigma"]}))
     print(calibration, ppl.versions(), ppl.__version__)
     posterior.save(file)
     return ppl.load(file)
