@@ -1,7 +1,7 @@
-"""Posteriors with reference values are reproduced, each by one of the two samplers at least; `benchmarks/posteriordb.py`
-does all with both.
+"""Posteriors with reference values are reproduced, each by one of the two samplers at least.
 
-`tests/posteriordb` says where data and references come from; the models are in `benchmarks/posteriordb_models.py`.
+`benchmarks/posteriordb.py` does all with both. `tests/posteriordb` says where data and references come from; the models
+are in `benchmarks/posteriordb_models.py`.
 
 A run agrees with a reference when each mean and standard deviation does, up to 4 standard errors of the reference (which are
 the same in each run) and as many of its own as all of them together exceed at the stated rate: see `Comparison.excess`. With

@@ -105,6 +105,8 @@ class TruncatedNormal(RandomVariable):
         return self.high - x if self.low is None else jnp.where(mirrored, self.high - x, x - self.low)
 
     def sample(self, key):
+        if self.low is None and self.high is None:  # where a uniform number of 0 would give an infinite draw
+            return self.loc + self.scale * jax.random.normal(key, self.shape, draw_dtype(self))
         return self.icdf(jax.random.uniform(key, self.shape, draw_dtype(self)))
 
     def icdf(self, q):

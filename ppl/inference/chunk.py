@@ -32,7 +32,8 @@ START, SEARCH, RUN, FAILED = 0, 1, 2, 3
 MOST_STARTS = 100  # candidates
 START_RADIUS, HALVED = 2.0, 10  # the first candidate is uniform in (-2, 2) per free entry; halved every 10 candidates
 FAR, FIRST_STRIDE = 100, 0.1  # a start where one step uphill gains more than FAR + size climbs first
-MOST_CLIMBS, MOST_WALLS = 100, 20  # steps of a climb; candidates that may be given up because their climb met a wall
+MOST_CLIMBS = 100  # steps of a climb
+AGAIN_SPENT, AGAIN_WALL = 300, 2000  # gradients until which another candidate follows one whose climb led nowhere
 
 
 class Chain(NamedTuple):
@@ -370,9 +371,10 @@ def _climb(chain, good, allowed):
     taken back. A step uses the signs of the derivatives, since sizes can be astronomic: an entry's stride grows by half
     while its sign stays, and halves when it turns (Riedmiller and Braun 1993, "RPROP"). The first strides go with the
     roots of the slopes, so that entries with little to gain, the scales of groups that are not yet where their data
-    are, hardly move. Where the density is not finite, the step is tried at half its length. A climb that is over before a
-    derivative turned has met a wall, an underflow perhaps: another candidate is drawn, or after `MOST_WALLS` of them
-    the last finite point is taken.
+    are, hardly move. Where the density is not finite, the step is tried at half its length. A climb whose steps are spent
+    has led nowhere: before a derivative turned it met a wall, an underflow perhaps; after that, it is held by a cliff, with
+    an overflow on one side. Another candidate is drawn, or after `AGAIN_WALL` or `AGAIN_SPENT` gradients the last finite
+    point is taken.
     """
     climbed, more = chain.climbs > 0, chain.climbs < MOST_CLIMBS
     gradient, leaves = chain.kernel.gradient, jax.tree.leaves
@@ -389,7 +391,7 @@ def _climb(chain, good, allowed):
     turned = jnp.any(jnp.stack([jnp.any(f) for f in leaves(flips)]))
     shorter = jax.tree.map(lambda x: jnp.where(more, 0.5, 0) * x, chain.stride)
     onward = more & good & (gains | (climbed & ~turned))
-    anew = climbed & ~more & ~turned & (chain.attempt < MOST_WALLS)
+    anew = climbed & ~more & (chain.tick < jnp.where(turned, AGAIN_SPENT, AGAIN_WALL))
     climbing = allowed & ~anew & (onward | (climbed & ~good))
     return climbing | anew, chain._replace(
         start=hmc.select(climbing & good, chain.kernel.position, chain.start),
