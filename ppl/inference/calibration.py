@@ -101,8 +101,7 @@ def calibrate(
                 draws=draws,
                 thin=thin,
                 seed=word * 1_000_003 + i + 1,
-                progress=False,
-                **options,
+                **{"progress": False, **options},
             )
         for name in posterior:
             if name in truth:
