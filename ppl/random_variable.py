@@ -361,11 +361,25 @@ def _short(x):
     return np.array2string(known, precision=6, separator=", ")
 
 
+def _wide(rv, value):
+    """Return integers that JAX would cut to 32 bits as floats where `rv` takes them, else refuse; all else as it is."""
+    if not isinstance(value, np.ndarray | np.generic) or value.dtype.kind not in "iu":
+        return value
+    known = np.asarray(value)
+    target = jax.dtypes.canonicalize_dtype(known.dtype)
+    if known.dtype == target or np.array_equal(known, known.astype(target)):
+        return value
+    if not rv.support.discrete:
+        return known.astype(jnp.result_type(float))
+    worst = known.ravel()[np.argmax(np.abs(known.astype(float)))]
+    raise ModelError(f"{rv._label()} was given the value {worst}, which {target} cannot hold: turn on jax_enable_x64")
+
+
 def as_value(rv, value):
     """Return `value` as an array of exactly `rv`'s shape, or refuse: values are never broadcast."""
     if isinstance(value, RandomVariable):
         _refuse(value)
-    value = jnp.asarray(value)
+    value = jnp.asarray(_wide(rv, value))
     if value.shape != rv.shape:
         fix = f"{_reshaped(rv, value)}declare {type(rv).__name__}(..., shape={value.shape})"
         step = " at each step" if rv.loops else ""

@@ -183,9 +183,7 @@ def noncentered(model: Callable[..., Any], *names: str) -> Callable[..., Any]:
             return (yield rv)
         base, place = rv.noncentered()
         standard = yield base.replace(name=f"{rv.name}_base")
-        value = place(standard)
-        yield rv.replace(value=value, role="derived")
-        return value
+        return (yield rv.replace(value=place(standard), role="derived"))
 
     if not names:
         raise ModelError("noncentered needs the names of the variables to draw: noncentered(model, 'theta')")

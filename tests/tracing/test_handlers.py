@@ -7,7 +7,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 import ppl
-from ppl import HalfNormal, Map, ModelError, Normal, Scan
+from ppl import HalfNormal, Map, ModelError, Normal, Poisson, Scan
 
 SIGMA = np.array([1.5, 1.0, 1.6], np.float32)
 Y = np.array([2.8, 0.8, -0.3], np.float32)
@@ -400,3 +400,30 @@ def test_weights_that_make_no_sense_are_refused(weight, words):
         ppl.trace(ppl.reweight(schools, y=weight), DATA)
     with pytest.raises(ModelError, match="a mask is an array of bools"):
         ppl.trace(ppl.mask(schools, y=np.ones(3)), DATA)
+
+
+def effects():
+    center = yield Normal(0.0, 5.0, name="center")
+    effect = yield Normal(center, 1.0, shape=(2,), name="effect")
+    yield Normal(effect, 0.1, name="y")
+
+
+@pytest.mark.parametrize("handler", [ppl.do, ppl.condition, ppl.substitute])
+def test_a_noncentered_variable_can_still_be_set(handler):
+    """From outside, too, what is set under its own name is what the rest of the model sees."""
+    model = handler(ppl.noncentered(effects, "effect"), effect=jnp.array([100.0, 200.0]))
+    site = ppl.trace(model, {"y": jnp.array([100.0, 200.0])})["y"]
+    np.testing.assert_allclose(site.log_prob, 2 * [-0.5 * np.log(2 * np.pi) - np.log(0.1)], rtol=1e-5)
+
+
+def test_an_intervention_on_a_noncentered_variable_reaches_predictions():
+    model = ppl.do(ppl.noncentered(effects, "effect"), effect=jnp.array([100.0, 200.0]))
+    drawn = ppl.infer.predict(model, {"center": np.zeros((1, 3))})["y"]
+    np.testing.assert_allclose(drawn, np.broadcast_to([100.0, 200.0], (1, 3, 2)), atol=2)
+
+
+def test_whole_numbers_beyond_32_bits_are_kept_or_refused():
+    big = np.array([3_000_000_000])
+    assert Normal(0.0, 1e9, shape=(1,), value=big).value == 3e9
+    with pytest.raises(ModelError, match="3000000000, which int32 cannot hold"):
+        Poisson(3.0, shape=(1,), value=big)
