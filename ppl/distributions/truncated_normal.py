@@ -8,8 +8,10 @@ from ppl.distributions.special import (
     LOG_SQRT_2_PI,
     as_float,
     draw_dtype,
+    log1mexp,
     log_center_mass,
     log_mills,
+    log_ndtr,
     log_tail_integral,
     mills_excess,
     on_support,
@@ -139,6 +141,43 @@ class TruncatedNormal(RandomVariable):
         mass = jnp.clip(jnp.where(tail, in_tail, in_center), 0.0, 1.0)
         return jnp.where(mirrored, 1 - mass, mass)
 
+    def log_cdf(self, x):
+        under, over, inside = self._sides(as_float(x))
+        return jnp.where(under, -jnp.inf, jnp.where(over, 0.0, self._log_parts(inside)[0]))
+
+    def log_survival(self, x):
+        under, over, inside = self._sides(as_float(x))
+        return jnp.where(under, 0.0, jnp.where(over, -jnp.inf, self._log_parts(inside)[1]))
+
+    def _sides(self, x):
+        """Return whether x is not above the lower end, whether it is not below the upper, and x or else a point between."""
+        under = x == -jnp.inf if self.low is None else x <= self.low
+        over = x == jnp.inf if self.high is None else x >= self.high
+        low = self.loc if self.low is None and self.high is None else self.low
+        low = self.high - 2 * self.scale if low is None else low
+        high = low + 2 * self.scale if self.high is None else self.high
+        between = 0.5 * low + 0.5 * high
+        return under, over, jnp.where(under | over, between, x)
+
+    def _log_parts(self, x):
+        """Return the logs of the mass below and above x, strictly between the ends, each exact far out in its tail."""
+        if self.low is None and self.high is None:
+            z = (x - self.loc) / self.scale
+            return log_ndtr(z), log_ndtr(-z)
+        mirrored, a, width = self._ends()
+        tail, total = a > -1, self._log_mass(a, width)
+        start = jnp.where(tail, a, 0.0)
+        t = jnp.where(tail, self._distance(x, mirrored) / self.scale, 1.0)
+        rest = None if width is None else jnp.where(tail, width - t, 1.0)
+        near = log_tail_integral(start, t)
+        far = log_tail_integral(start + t, rest) - t * (start + 0.5 * t)
+        z = jnp.where(tail, 0.0, jnp.where(mirrored, self.loc - x, x - self.loc) / self.scale)
+        center = jnp.where(tail, -1.0, a)
+        beyond = -jnp.inf if width is None else log_ndtr(-center - jnp.where(tail, 4.0, width))
+        near = jnp.where(tail, near, _log_difference(log_ndtr(z), log_ndtr(center)) + LOG_SQRT_2_PI) - total
+        far = jnp.where(tail, far, _log_difference(log_ndtr(-z), beyond) + LOG_SQRT_2_PI) - total
+        return jnp.where(mirrored, far, near), jnp.where(mirrored, near, far)
+
     def _standard_moments(self):
         """Mean and variance of the law on (a, a + width): derivatives of its log mass by the place of the interval."""
         mirrored, a, width = self._ends()
@@ -163,6 +202,11 @@ class TruncatedNormal(RandomVariable):
         if self.low is None and self.high is None:
             return jnp.broadcast_to(jnp.square(self.scale), self.shape)
         return jnp.broadcast_to(jnp.square(self.scale) * self._standard_moments()[2], self.shape)
+
+
+def _log_difference(more, less):
+    """Return log(exp(more) - exp(less))."""
+    return more + log1mexp(more - less)
 
 
 def _tail_icdf(q, a, width):

@@ -25,6 +25,7 @@ from ppl.distributions import (
     Tanh,
     Transformed,
     Truncated,
+    TruncatedNormal,
     Uniform,
     VonMises,
 )
@@ -223,6 +224,26 @@ def test_a_normal_censored_deep_in_its_tail(dtype, x64):
     log_prob = lambda mean: Censored(Normal(mean, jnp.ones((), dtype)), high=40).log_prob(jnp.asarray(40, dtype))  # noqa: E731
     value, gradient = jax.value_and_grad(log_prob)(jnp.zeros((), dtype))
     np.testing.assert_allclose([value, gradient], [-804.6084420, 40.0249688], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_truncated_normal_censored_deep_in_its_tail(dtype, sign, x64):
+    """From either side: twice the mass of a normal, whose other half is cut off."""
+    end = {"low" if sign > 0 else "high": jnp.zeros((), dtype)}
+    bound = dict(high=40) if sign > 0 else dict(low=-40)
+
+    def log_prob(mean):
+        return Censored(TruncatedNormal(mean, jnp.ones((), dtype), **end), **bound).log_prob(
+            jnp.asarray(sign * 40, dtype)
+        )
+
+    value, gradient = jax.value_and_grad(log_prob)(jnp.zeros((), dtype))
+    np.testing.assert_allclose(value, scipy.stats.norm.logsf(40) + np.log(2), rtol=1e-6)
+    np.testing.assert_allclose(gradient, sign * (40.0249688 - np.sqrt(2 / np.pi)), rtol=1e-5)
+    law, far = TruncatedNormal(jnp.zeros((), dtype), jnp.ones((), dtype), **end), jnp.asarray(sign * -50, dtype)
+    beyond = (law.log_cdf(far), law.log_survival(far))
+    assert beyond[::sign] == (-np.inf, 0)
 
 
 def test_an_infinite_bound_censors_nothing():
