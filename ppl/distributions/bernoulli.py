@@ -2,9 +2,10 @@
 
 import jax
 import jax.numpy as jnp
+from jax.nn import softplus
 from jax.typing import ArrayLike
 
-from ppl.distributions.special_discrete import chance, one_of, possible, softplus, whole
+from ppl.distributions.special_discrete import chance, one_of, possible, whole
 from ppl.random_variable import RandomVariable, random_variable
 from ppl.supports import any_real, boolean, unit_interval
 

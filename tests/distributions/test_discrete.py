@@ -24,7 +24,6 @@ from ppl.distributions import (
     Poisson,
     ZeroInflated,
 )
-from ppl.distributions.special_discrete import softplus
 from ppl.errors import ModelError
 
 over_rows = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
@@ -448,31 +447,3 @@ def test_entropies_are_minus_the_mean_log_density(x64):
         log_prob = rv.log_prob(jnp.array(x))
         assert rv.entropy() == pytest.approx(-float(jnp.sum(jnp.exp(log_prob) * log_prob)))
     assert Bernoulli(0.0).entropy() == 0
-
-
-@pytest.mark.parametrize("count", [1, 1 << 17], ids=["short", "long"])
-@pytest.mark.parametrize("wide", [False, True], ids=["float32", "float64"])
-def test_softplus_and_its_derivatives_are_exact_at_any_size(wide, count, x64):
-    """Against mpmath: value and three derivatives of short arrays; of long ones, computed by jax, value and slope."""
-    dtype = np.float64 if wide else np.float32
-    points = np.array([-700.0, -80.0, -20.0, -3.0, -1e-3, 0.0, 1e-9, 0.5, 2.0, 17.0, 60.0, 1e5], dtype)
-
-    def at(z):
-        return softplus(jnp.broadcast_to(z, count))[0]
-
-    with mpmath.workdps(60):
-        exact = [lambda z: mpmath.log1p(mpmath.exp(z))]
-        exact.append(lambda z: 1 / (1 + mpmath.exp(-z)))
-        exact.append(lambda z: mpmath.exp(-z) / (1 + mpmath.exp(-z)) ** 2)
-        exact.append(lambda z: mpmath.exp(-z) * (mpmath.exp(-z) - 1) / (1 + mpmath.exp(-z)) ** 3)
-        known = [[float(f(mpmath.mpf(float(z)))) for z in points] for f in exact]
-    function = at
-    for order, values in enumerate(known if count == 1 else known[:2]):
-        found = jax.jit(jax.vmap(function))(points)
-        # The third derivative is a difference, near 0 of almost equal numbers.
-        atol = np.finfo(dtype).tiny if order < 3 else np.finfo(dtype).eps
-        np.testing.assert_allclose(found, values, rtol=20 * np.finfo(dtype).eps, atol=atol)
-        function = jax.grad(function)
-    for z, value, slope in ((np.inf, np.inf, 1.0), (-np.inf, 0.0, 0.0)):
-        assert at(dtype(z)) == value and jax.grad(at)(dtype(z)) == slope
-    assert np.isnan(at(dtype(np.nan)))
