@@ -361,17 +361,23 @@ def _short(x):
     return np.array2string(known, precision=6, separator=", ")
 
 
+def too_large(whole, dtype):
+    """Return a number of an array of whole numbers that `dtype` cannot hold, or None."""
+    limit = np.iinfo(dtype)
+    most, least = (whole.max(), whole.min()) if whole.size else (0, 0)
+    return most if most > limit.max else least if least < limit.min else None
+
+
 def _wide(rv, value):
     """Return integers that JAX would cut to 32 bits as floats where `rv` takes them, else refuse; all else as it is."""
     if not isinstance(value, np.ndarray | np.generic) or value.dtype.kind not in "iu":
         return value
-    known = np.asarray(value)
-    target = jax.dtypes.canonicalize_dtype(known.dtype)
-    if known.dtype == target or np.array_equal(known, known.astype(target)):
+    target = jax.dtypes.canonicalize_dtype(value.dtype)
+    worst = too_large(value, target)
+    if worst is None:
         return value
     if not rv.support.discrete:
-        return known.astype(jnp.result_type(float))
-    worst = known.ravel()[np.argmax(np.abs(known.astype(float)))]
+        return value.astype(jnp.result_type(float))
     raise ModelError(f"{rv._label()} was given the value {worst}, which {target} cannot hold: turn on jax_enable_x64")
 
 

@@ -24,12 +24,12 @@ def has_tails(rv):
 
 def log_at_most(rv, x):
     """Return log P(X <= x)."""
-    return _guarded(rv, x, _log_cdf, -jnp.inf, 0.0, strict=rv.support.discrete)
+    return guarded(rv, x, _log_cdf, -jnp.inf, 0.0, strict=rv.support.discrete)
 
 
 def log_above(rv, x):
     """Return log P(X > x)."""
-    return _guarded(rv, x, _log_survival, 0.0, -jnp.inf, strict=rv.support.discrete)
+    return guarded(rv, x, _log_survival, 0.0, -jnp.inf, strict=rv.support.discrete)
 
 
 def log_below(rv, x):
@@ -82,7 +82,8 @@ def _previous(rv, x):
     return jnp.ceil(as_float(x)) - 1 if rv.support.discrete else x
 
 
-def _guarded(rv, x, function, under, over, strict):
+def guarded(rv, x, function, under, over, strict=False):
+    """Return `function(rv, x)` inside the support, and `under` or `over` beyond its ends (at them, unless `strict`)."""
     x = as_float(x)
     x = jnp.floor(x) if strict else x
     low, high = (None if b is None else jnp.asarray(b).astype(x.dtype) for b in bounds(rv.support))

@@ -16,6 +16,7 @@ from ppl.distributions.special import (
     mills_excess,
     on_support,
 )
+from ppl.distributions.tails import guarded
 from ppl.distributions.uniform import check_ends
 from ppl.random_variable import ArrayLike, RandomVariable, concrete, random_variable
 from ppl.supports import greater_than, interval, less_than, positive, real
@@ -142,22 +143,10 @@ class TruncatedNormal(RandomVariable):
         return jnp.where(mirrored, 1 - mass, mass)
 
     def log_cdf(self, x):
-        under, over, inside = self._sides(as_float(x))
-        return jnp.where(under, -jnp.inf, jnp.where(over, 0.0, self._log_parts(inside)[0]))
+        return guarded(self, x, lambda rv, x: rv._log_parts(x)[0], -jnp.inf, 0.0)
 
     def log_survival(self, x):
-        under, over, inside = self._sides(as_float(x))
-        return jnp.where(under, 0.0, jnp.where(over, -jnp.inf, self._log_parts(inside)[1]))
-
-    def _sides(self, x):
-        """Return whether x is not above the lower end, whether it is not below the upper, and x or else a point between."""
-        under = x == -jnp.inf if self.low is None else x <= self.low
-        over = x == jnp.inf if self.high is None else x >= self.high
-        low = self.loc if self.low is None and self.high is None else self.low
-        low = self.high - 2 * self.scale if low is None else low
-        high = low + 2 * self.scale if self.high is None else self.high
-        between = 0.5 * low + 0.5 * high
-        return under, over, jnp.where(under | over, between, x)
+        return guarded(self, x, lambda rv, x: rv._log_parts(x)[1], 0.0, -jnp.inf)
 
     def _log_parts(self, x):
         """Return the logs of the mass below and above x, strictly between the ends, each exact far out in its tail."""

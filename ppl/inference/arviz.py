@@ -4,14 +4,14 @@ Only `to_arviz` and `plot` need the extra `arviz`; everything they use is import
 `slopes/tau` becomes `slopes.tau`, since a slash separates groups there.
 """
 
+import inspect
+
 import numpy as np
 
 from ppl.errors import ModelError, listed, suggest
 from ppl.inference.labels import axis_names
 from ppl.inference.storage import legal_name
 from ppl.sharding import gather
-
-GROUPS = ("model", "data", "prior", "predictive", "predictions", "new_data", "log_likelihood")  # options of `to_arviz`
 
 
 def to_arviz(
@@ -106,7 +106,7 @@ def plot(posterior, kind, **options):
     known = [name.removeprefix("plot_") for name in dir(arviz_plots) if name.startswith("plot_")]
     if kind not in known:
         raise ModelError(f"arviz_plots has no plot {kind!r}; it has {listed(known, 40)}.{suggest(kind, known)}")
-    groups = {name: options.pop(name) for name in GROUPS if name in options}
+    groups = {name: options.pop(name) for name in inspect.signature(to_arviz).parameters if name in options}
     tree = to_arviz(posterior, **groups)
     return getattr(arviz_plots, f"plot_{kind}")(tree, **options)
 

@@ -166,7 +166,7 @@ class Fit:
         sentences = []
         rising, rise, noise = _rising(self.trail)
         if self.skipped:
-            sentences.append((self.verdict_of_skipped().replace("; give", ": give"), True))
+            sentences.append((self.verdict_of_skipped(), True))
         if len(self.trail) < 40:
             if len(self.trail):
                 text = f"{len(self.trail)} steps are too few to tell whether the objective still rises."
@@ -208,7 +208,7 @@ class Fit:
     def verdict_of_skipped(self) -> str:
         """Say how many steps moved nothing."""
         return (
-            f"{self.skipped} of {len(self.trail)} steps had a gradient that is not finite and moved nothing; give a smaller "
+            f"{self.skipped} of {len(self.trail)} steps had a gradient that is not finite and moved nothing: give a smaller "
             "learning rate as optimizer=, or a start nearer to the posterior as init=."
         )
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ppl.errors import DataError, ModelError, listed, suggest
-from ppl.random_variable import concrete
+from ppl.random_variable import concrete, too_large
 from ppl.sharding import elsewhere
 from ppl.tracing.handle import model_name
 
@@ -182,13 +182,9 @@ def as_array(label, value):
     target = jax.dtypes.canonicalize_dtype(array.dtype.newbyteorder("="))
     if target == np.float16:
         target = np.dtype(jnp.result_type(float))  # half precision is for storage
-    if array.dtype.kind in "iu" and array.size and array.dtype != target:
-        limit = np.iinfo(target)
-        if array.max() > limit.max or array.min() < limit.min:
-            worst = array.max() if array.max() > limit.max else array.min()
-            raise DataError(
-                f"{label} holds {worst}, which {target} cannot hold: give floats, or turn on jax_enable_x64"
-            )
+    worst = too_large(array, target) if array.dtype.kind in "iu" else None
+    if worst is not None:
+        raise DataError(f"{label} holds {worst}, which {target} cannot hold: give floats, or turn on jax_enable_x64")
     if array.dtype.kind == "f" and array.dtype != target and np.isfinite(array).any():
         worst = np.abs(array[np.isfinite(array)]).max()
         if worst > np.finfo(target).max:
